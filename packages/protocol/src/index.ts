@@ -1,1 +1,12 @@
-export {};
+export * from "./complete-config.ts";
+export * from "./config.ts";
+export {
+  formatListen,
+  isLoopback,
+  isModelName,
+  type ListenAddress,
+  MAX_DURATION_MS,
+  NAME_PATTERN,
+  parseListen,
+} from "./config-fields.ts";
+export * from "./errors.ts";

@@ -1,1 +1,2 @@
-export {};
+export * from "./headers.ts";
+export * from "./routing.ts";

@@ -1,0 +1,189 @@
+import { type ConfigFile, DEFAULT_ACCOUNT, type EngineName } from "./config.ts";
+import { type ListenAddress, parseListen } from "./config-fields.ts";
+
+/** `usd_per_gpu_hour` → `usdPerGpuHour`. */
+type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;
+
+/** A shape of the wire with the names that code uses. */
+export type Camelized<T> = T extends readonly (infer U)[]
+  ? readonly Camelized<U>[]
+  : T extends object
+    ? { readonly [K in keyof T as K extends string ? CamelKey<K> : K]: Camelized<T[K]> }
+    : T;
+
+export type HealthConfig = Camelized<ConfigFile["health"]>;
+export type LimitsConfig = Camelized<ConfigFile["limits"]>;
+export type TimeoutsConfig = Camelized<ConfigFile["timeouts"]>;
+export type FailoverConfig = Camelized<ConfigFile["failover"]>;
+export type StoreConfig = Camelized<ConfigFile["store"]>;
+export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
+export type KeyConfig = Camelized<ConfigFile["keys"][number]>;
+export type AccountConfig = Camelized<ConfigFile["accounts"][number]>;
+export type PolicyConfig = Camelized<ConfigFile["policies"][number]>;
+
+/** A model on a node, under the caller's name and the node's. */
+export interface ServedModel {
+  readonly name: string;
+  readonly upstreamModel: string;
+}
+
+export interface PortConfig {
+  readonly listen: ListenAddress;
+  readonly allowUnauthenticated: boolean;
+}
+
+/** A node with every default and override applied. */
+export interface NodeConfig {
+  readonly id: string;
+  /** Without a slash at its end, so that upstream paths are appended as they are. */
+  readonly url: string;
+  readonly family: string;
+  readonly account: string;
+  readonly displayName: string;
+  /** `null`: to be detected. */
+  readonly engine: EngineName | null;
+  readonly custom: { readonly healthPath: string };
+  readonly gpus: number;
+  /** NaN: unknown. */
+  readonly usdPerGpuHour: number;
+  /** `null`: what the node reports. */
+  readonly models: readonly ServedModel[] | null;
+  /** `null`: from the engine. */
+  readonly maxInFlight: number | null;
+  readonly maxConnections: number;
+  readonly keepAliveMs: number;
+  readonly maxConnectionAgeMs: number;
+  /** The name of the variable; the key itself is in the secrets that come with the configuration. */
+  readonly apiKeyEnv: string | null;
+  readonly httpVersion: "1.1" | "2";
+  readonly timeouts: TimeoutsConfig;
+  readonly health: HealthConfig;
+  readonly failover: { readonly cooldownMs: number };
+}
+
+export interface ModelConfig {
+  readonly name: string;
+  readonly account: string;
+  readonly displayName: string;
+  /** `null`: the account's default policy. */
+  readonly policy: string | null;
+}
+
+/** The configuration as the product uses it: complete, frozen by type, free of secrets. */
+export interface Config {
+  readonly data: PortConfig;
+  readonly admin: PortConfig;
+  readonly workers: number;
+  readonly health: HealthConfig;
+  readonly limits: LimitsConfig;
+  readonly timeouts: TimeoutsConfig;
+  readonly failover: FailoverConfig;
+  readonly store: StoreConfig;
+  readonly evidence: EvidenceConfig;
+  readonly keys: readonly KeyConfig[];
+  /** Always with the account `default`. */
+  readonly accounts: readonly AccountConfig[];
+  readonly nodes: readonly NodeConfig[];
+  readonly policies: readonly PolicyConfig[];
+  readonly models: readonly ModelConfig[];
+}
+
+/** Renames the keys of a value of the wire, all the way down. Values are untouched; what is no plain value is kept. */
+export function camelize<T>(value: T): Camelized<T>;
+export function camelize(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown) => camelize(item));
+  if (typeof value !== "object" || value === null) return value;
+  const renamed: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) renamed[camelKey(key)] = camelize(item);
+  return renamed;
+}
+
+/** `usd_per_gpu_hour` → `usdPerGpuHour`. */
+export function camelKey(key: string): string {
+  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/**
+ * The complete configuration of a valid file.
+ * @param file what `configFileSchema` gave
+ * @param cores processor cores, for the default of `workers`
+ */
+export function completeConfig(file: ConfigFile, { cores }: { cores: number }): Config {
+  const timeouts: TimeoutsConfig = camelize(file.timeouts);
+  const health: HealthConfig = camelize(file.health);
+  const failover: FailoverConfig = camelize(file.failover);
+  const accounts: AccountConfig[] = file.accounts.map((account) => camelize(account));
+  if (!accounts.some((account) => account.name === DEFAULT_ACCOUNT)) {
+    accounts.unshift({ name: DEFAULT_ACCOUNT, defaultPolicy: null });
+  }
+  return {
+    data: port(file.data),
+    admin: port(file.admin),
+    workers: file.workers ?? Math.max(1, cores - 1),
+    health,
+    limits: camelize(file.limits),
+    timeouts,
+    failover,
+    store: camelize(file.store),
+    evidence: camelize(file.evidence),
+    keys: file.keys.map((key) => camelize(key)),
+    accounts,
+    nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover })),
+    policies: file.policies.map((policy) => camelize(policy)),
+    models: file.models.map((model) => ({
+      name: model.name,
+      account: model.account,
+      displayName: model.display_name ?? model.name,
+      policy: model.policy,
+    })),
+  };
+}
+
+function port(section: ConfigFile["data"]): PortConfig {
+  const listen = parseListen(section.listen);
+  if (listen === null) throw new Error(`listen address passed the schema but can't be read: ${section.listen}`);
+  return { listen, allowUnauthenticated: section.allow_unauthenticated };
+}
+
+interface Shared {
+  readonly timeouts: TimeoutsConfig;
+  readonly health: HealthConfig;
+  readonly failover: FailoverConfig;
+}
+
+function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeConfig {
+  return {
+    id: node.id,
+    url: node.url.replace(/\/+$/, ""),
+    family: node.family,
+    account: node.account,
+    displayName: node.display_name ?? node.id,
+    engine: node.engine ?? null,
+    custom: { healthPath: node.custom?.health_path ?? "/health" },
+    gpus: node.gpus,
+    usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,
+    models: node.models === undefined ? null : node.models.map(servedModel),
+    maxInFlight: node.max_in_flight ?? null,
+    maxConnections: node.max_connections,
+    keepAliveMs: node.keep_alive_ms,
+    maxConnectionAgeMs: node.max_connection_age_ms,
+    apiKeyEnv: node.api_key_env ?? null,
+    httpVersion: node.http_version,
+    timeouts: overridden(shared.timeouts, node.timeouts),
+    health: overridden(shared.health, node.health),
+    failover: { cooldownMs: node.failover?.cooldown_ms ?? shared.failover.cooldownMs },
+  };
+}
+
+function servedModel(model: string | { name: string; upstream_model: string }): ServedModel {
+  return typeof model === "string"
+    ? { name: model, upstreamModel: model }
+    : { name: model.name, upstreamModel: model.upstream_model };
+}
+
+/** `base` with what the override sets; `null` is a value (no limit), an absent key is none. */
+function overridden<T extends object>(base: T, override: Record<string, unknown> | undefined): T {
+  if (override === undefined) return base;
+  const set = Object.entries(override).filter(([, value]) => value !== undefined);
+  return { ...base, ...Object.fromEntries(set.map(([key, value]) => [camelKey(key), value])) };
+}

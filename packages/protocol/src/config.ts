@@ -1,0 +1,389 @@
+import { z } from "zod";
+import * as field from "./config-fields.ts";
+
+/**
+ * The configuration file: one schema per shape, keys as they stand in the file, and the only home of the defaults.
+ * Rules that look at more than one object (duplicates, references) are in the gateway, beside the line numbers.
+ */
+
+/** The account of everything that names none. It always exists. */
+export const DEFAULT_ACCOUNT = "default";
+
+/** The built-in policy; its name can't be taken. */
+export const BUILT_IN_POLICY = "zml-default";
+
+/** Serving engines that have an adapter. */
+export const ENGINES = ["vllm", "llamacpp", "tgi", "custom"] as const;
+/** A serving engine that has an adapter. */
+export type EngineName = (typeof ENGINES)[number];
+
+/** What a policy trades: see `cost_priority`. */
+export const COST_PRIORITIES = ["cost", "balanced", "latency"] as const;
+/** What a policy trades. */
+export type CostPriority = (typeof COST_PRIORITIES)[number];
+
+/** What a key may do. */
+export const SCOPES = ["infer", "admin"] as const;
+/** What a key may do. */
+export type Scope = (typeof SCOPES)[number];
+
+/** Where several parts of a key path stand for any index, `[]` is written: `nodes[].cost.price`. */
+export const NOT_YET: Readonly<Record<string, string>> = {
+  prices: "price feeds are not there yet: give each node cost: { usd_per_gpu_hour: … }",
+  discovery: "discovery is not there yet: list the nodes under nodes",
+  telemetry: "telemetry is not there yet: take the section out",
+  "data.tls": "TLS on the data port is not there yet: end TLS in front of ZML",
+  "nodes[].cost.price": "price feeds are not there yet: give usd_per_gpu_hour instead",
+};
+
+const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
+const list = { error: (issue: { input?: unknown }) => `expected a list, got ${field.shown(issue.input)}` };
+const account = () => field.name("an account").default(DEFAULT_ACCOUNT).describe("The account that owns it.");
+
+export const dataSchema = z
+  .strictObject(
+    {
+      listen: field.listen().default("127.0.0.1:8080").describe("Where callers connect. Port 0: the system chooses."),
+      allow_unauthenticated: field
+        .flag()
+        .default(false)
+        .describe("Serve callers of other machines although there are no keys."),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("The data port: OpenAI-style requests.");
+
+export const adminSchema = z
+  .strictObject(
+    {
+      listen: field.listen().default("127.0.0.1:8081").describe("Where operators connect. Port 0: the system chooses."),
+      allow_unauthenticated: field
+        .flag()
+        .default(false)
+        .describe("Serve operators of other machines although there are no keys."),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("The admin port: REST, metrics, dashboard.");
+
+const healthFields = {
+  poll_interval_ms: field.durationMs({ min: 100, max: 3_600_000 }).describe("Time between two polls of a node."),
+  timeout_ms: field.durationMs({ max: 3_600_000 }).describe("A poll without an answer after this long has failed."),
+  unhealthy_after: field.count({ min: 1, max: 100 }).describe("Failed polls in a row that take a node out."),
+  healthy_after: field.count({ min: 1, max: 100 }).describe("Good polls in a row that bring a node back."),
+};
+
+export const healthSchema = z
+  .strictObject(
+    {
+      // The walkthrough: every node is polled every 5 seconds.
+      poll_interval_ms: healthFields.poll_interval_ms.default(5000),
+      timeout_ms: healthFields.timeout_ms.default(4000),
+      unhealthy_after: healthFields.unhealthy_after.default(2),
+      healthy_after: healthFields.healthy_after.default(1),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("The health aggregator.");
+
+export const limitsSchema = z
+  .strictObject(
+    {
+      body_bytes: field
+        .byteCount({ min: 1024, max: 2 ** 30 })
+        .default(64 * 2 ** 20)
+        .describe("The largest request body, counted on bytes read."),
+      body_bytes_total: field
+        .byteCount({ min: 1024, max: 2 ** 40 })
+        .default(2 ** 30)
+        .describe("All request bodies that are held at one time, for sending them again."),
+      header_bytes: field
+        .byteCount({ min: 4096, max: 2 ** 20 })
+        .default(2 ** 16)
+        .describe("The largest request head."),
+      nodes: field
+        .count({ min: 1, max: 65_536 })
+        .default(16_384)
+        .describe("Rows of the fleet table. Nodes that went stay in it until their last request has ended."),
+      queue_requests: field
+        .count({ min: 0, max: 1_000_000 })
+        .default(10_000)
+        .describe("Requests that may wait for room (queue_on_saturation)."),
+      queue_bytes: field
+        .byteCount({ min: 0, max: 2 ** 40 })
+        .default(256 * 2 ** 20)
+        .describe("Bytes of the bodies of the requests that wait for room."),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("Bounds on memory.");
+
+const timeoutFields = {
+  connect_ms: field.durationMs({ max: 600_000 }).describe("To an open connection to the node."),
+  first_byte_ms: field.durationMs().describe("To the head of the node's response."),
+  first_token_ms: field.durationMs().describe("To the commit point; silence before it is a failure of the node."),
+  idle_ms: field.durationMs().describe("Between two reads from the node after the commit point."),
+  slow_client_ms: field.durationMs().describe("Without the caller taking a byte."),
+  total_ms: field.durationMs().nullable().describe("From admission to the end, queue included. null: no limit."),
+  drain_ms: field.durationMs().describe("What running requests get to end after SIGTERM or a node's removal."),
+};
+
+export const timeoutsSchema = z
+  .strictObject(
+    {
+      connect_ms: timeoutFields.connect_ms.default(2000),
+      first_byte_ms: timeoutFields.first_byte_ms.default(600_000),
+      first_token_ms: timeoutFields.first_token_ms.default(600_000),
+      idle_ms: timeoutFields.idle_ms.default(120_000),
+      slow_client_ms: timeoutFields.slow_client_ms.default(60_000),
+      total_ms: timeoutFields.total_ms.default(null),
+      drain_ms: timeoutFields.drain_ms.default(30_000),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("Limits in time of a request.");
+
+const cooldownMs = field.durationMs({ max: 3_600_000 }).describe("How long a failed node gets no traffic.");
+
+export const failoverSchema = z
+  .strictObject(
+    {
+      cooldown_ms: cooldownMs.default(30_000),
+      max_attempts: field
+        .count({ min: 1, max: 100 })
+        .default(3)
+        .describe("Dispatches of one request, not counting connects that were refused or timed out."),
+      window_ms: field
+        .durationMs({ max: 3_600_000 })
+        .default(30_000)
+        .describe("No re-dispatch later than this after the request's first failure."),
+      retry_budget: field
+        .decimal("a share of traffic", { min: 0, max: 10 })
+        .default(0.2)
+        .describe("Re-dispatches as a share of traffic; ten a second are always allowed."),
+      hold_ms: field
+        .durationMs({ max: 3_600_000 })
+        .default(15_000)
+        .describe("A stream's prefix is held at most this long after its first body byte."),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("What happens when an attempt fails.");
+
+export const storeSchema = z
+  .strictObject(
+    {
+      path: field.text("a path").default("zml-data").describe('Beside the file. ":memory:" keeps nothing.'),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("The embedded store.");
+
+export const evidenceSchema = z
+  .strictObject(
+    {
+      ring_records: field
+        .count({ min: 16, max: 2 ** 22 })
+        // The slot of a record is its sequence number masked, so the size is a power of two.
+        .refine((value) => Number.isInteger(Math.log2(value)), {
+          error: (issue) => `expected a power of two such as 16384, got ${field.shown(issue.input)}`,
+        })
+        .default(16_384)
+        .describe("Decisions that each worker remembers; a power of two."),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe("What is kept about decisions.");
+
+export const keySchema = z.strictObject(
+  {
+    name: field.name("a key name").describe("How logs and metrics call the key."),
+    value_env: field.envName().describe("The environment variable that holds the key."),
+    account: account(),
+    scopes: z
+      .array(field.oneOf(SCOPES), list)
+      .min(1, { error: "a key needs a scope: infer or admin" })
+      .default(["infer"])
+      .describe("infer: the data port. admin: the admin port."),
+  },
+  mapping,
+);
+
+export const accountSchema = z.strictObject(
+  {
+    name: field.name("an account").describe("The account's name."),
+    default_policy: field
+      .name("a policy")
+      .nullable()
+      .default(null)
+      .describe("For models without a policy. null: balanced, families in order of registration."),
+  },
+  mapping,
+);
+
+const servedModelSchema = z.union(
+  [
+    field.modelName(),
+    z.strictObject({
+      name: field.modelName().describe("The name that callers use."),
+      upstream_model: field.modelName().describe("The name that the node uses."),
+    }),
+  ],
+  {
+    error: (issue) =>
+      `expected a model name or { name: big, upstream_model: org/big } (1 to 256 bytes, no control characters), got ${field.shown(issue.input)}`,
+  },
+);
+
+export const nodeSchema = z.strictObject(
+  {
+    id: field.name("a node id").describe("Stable name; the same id with the same url keeps its counters."),
+    url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
+    family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
+    account: account(),
+    display_name: field.text("a text").max(256).optional().describe("For people."),
+    engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
+    custom: z
+      .strictObject(
+        {
+          health_path: z
+            .string({ error: (issue) => `expected a path, got ${field.shown(issue.input)}` })
+            .regex(/^\/[!-~]*$/, {
+              error: (issue) => `expected a path that starts with /, got ${field.shown(issue.input)}`,
+            })
+            .default("/health")
+            .describe("A 2xx here means that the node is healthy."),
+        },
+        mapping,
+      )
+      .optional()
+      .describe("Only with engine: custom."),
+    gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
+    cost: z
+      .strictObject(
+        {
+          usd_per_gpu_hour: field
+            .decimal("a price in USD per GPU-hour", { min: 0, max: 100_000 })
+            .describe("USD per GPU-hour."),
+        },
+        mapping,
+      )
+      .optional()
+      .describe("What the node costs. Default: unknown."),
+    models: z
+      .array(servedModelSchema, list)
+      .optional()
+      .describe("The models that the node serves. Default: what it reports."),
+    max_in_flight: field
+      .count({ min: 1, max: 1_000_000 })
+      .optional()
+      .describe("Requests on the node at one time. Default: from the engine."),
+    max_connections: field.count({ min: 1, max: 65_536 }).default(512).describe("Sockets to the node, per worker."),
+    keep_alive_ms: field
+      .durationMs({ max: 3_600_000 })
+      // uvicorn and llama.cpp close idle sockets after 5 s: closing first avoids sending into a closing socket.
+      .default(4000)
+      .describe("Idle sockets to the node are closed after this long."),
+    max_connection_age_ms: field
+      .durationMs()
+      .default(300_000)
+      .describe("A socket is replaced after this long, so that names are looked up again."),
+    api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
+    http_version: field.oneOf(["1.1", "2"]).default("1.1").describe("What the node speaks."),
+    timeouts: z
+      .strictObject(timeoutFields, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides the section timeouts for this node."),
+    health: z
+      .strictObject(healthFields, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides the section health for this node."),
+    failover: z
+      .strictObject({ cooldown_ms: cooldownMs }, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides failover.cooldown_ms for this node."),
+  },
+  mapping,
+);
+
+export const policySchema = z.strictObject(
+  {
+    name: field.name("a policy name").describe("The name that models, accounts and callers use."),
+    account: account(),
+    accelerator_preference: z
+      .array(
+        z.strictObject(
+          {
+            family: field.name("an accelerator family").describe("The accelerator family."),
+            priority: field.count({ min: 0, max: 1000 }).describe("1 comes before 2; equal priority forms one tier."),
+          },
+          mapping,
+        ),
+        list,
+      )
+      .default([])
+      .describe("The chain. Empty: all families of the account, in order of first registration."),
+    latency_target_ms: field.durationMs().nullable().default(null).describe("For the whole response. null: no target."),
+    ttft_target_ms: field.durationMs().nullable().default(null).describe("For streams: to the first token."),
+    token_target_ms: field.durationMs().nullable().default(null).describe("For streams: between two tokens."),
+    cost_priority: field
+      .oneOf(COST_PRIORITIES)
+      .default("balanced")
+      .describe("cost: cheapest within the target. balanced: both. latency: price is not looked at."),
+    queue_on_saturation: field.flag().default(false).describe("Wait for room instead of a 503."),
+    max_queue_ms: field.durationMs().default(30_000).describe("The longest wait for room."),
+    acceptable_waiting: field
+      .count({ min: 0, max: 100_000 })
+      .default(4)
+      .describe("Latency mode: requests that may wait on a node for its depth to be acceptable."),
+  },
+  mapping,
+);
+
+export const modelSchema = z.strictObject(
+  {
+    name: field.modelName().describe("The name that callers use."),
+    account: account(),
+    display_name: field.text("a text").max(256).optional().describe("For people."),
+    policy: field.name("a policy").nullable().default(null).describe("null: the account's default policy."),
+  },
+  mapping,
+);
+
+/** The whole file. */
+export const configFileSchema = z.strictObject(
+  {
+    data: dataSchema,
+    admin: adminSchema,
+    workers: field
+      .count({ min: 1, max: 256 })
+      .optional()
+      .describe("Data-plane threads. Default: cores − 1, at least 1."),
+    health: healthSchema,
+    limits: limitsSchema,
+    timeouts: timeoutsSchema,
+    failover: failoverSchema,
+    store: storeSchema,
+    evidence: evidenceSchema,
+    keys: z.array(keySchema, list).default([]).describe("API keys. None: loopback only, no key asked."),
+    accounts: z.array(accountSchema, list).default([]).describe("Accounts; the account default always exists."),
+    nodes: z.array(nodeSchema, list).default([]).describe("Serving endpoints."),
+    policies: z.array(policySchema, list).default([]).describe("Routing policies."),
+    models: z.array(modelSchema, list).default([]).describe("Model registrations."),
+  },
+  mapping,
+);
+
+/** The file with its defaults applied, keys as on disk. */
+export type ConfigFile = z.output<typeof configFileSchema>;

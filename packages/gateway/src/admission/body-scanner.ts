@@ -1,0 +1,564 @@
+import type { FieldSpan, JsonKind, RoutingField } from "./routing-fields.ts";
+import {
+  fieldOfEscapedKey,
+  fieldOfKey,
+  isModelName,
+  isObjectName,
+  RAW_VALUE_BYTES,
+  ROUTING_FIELDS,
+  unescapeJson,
+} from "./routing-fields.ts";
+import { forgetWords, skipStringBody } from "./string-skip.ts";
+import { UTF8_OK, Utf8Check } from "./utf8-check.ts";
+
+export interface BodyScanOptions {
+  /** Deepest nesting of arrays and objects that is accepted; a bound, because every engine has one. Default 512. */
+  readonly maxDepth?: number;
+  /**
+   * Whether `policy` and `accelerator` are held to their types and may stand only once. False where a header has
+   * already decided them: then they are somebody else's members. Default true.
+   */
+  readonly checkHints?: boolean;
+}
+
+export type BodyRefusalCode =
+  | "invalid_json"
+  | "body_empty"
+  | "body_not_object"
+  | "missing_model"
+  | "invalid_model"
+  | "duplicate_field"
+  | "invalid_field";
+
+/** Why a body cannot be routed. The message holds offsets and field names, never text of the body. */
+export interface BodyRefusal {
+  readonly ok: false;
+  readonly code: BodyRefusalCode;
+  readonly message: string;
+  /** Byte of the body at which it was noticed. */
+  readonly offset: number;
+  /** The routing field at fault, where there is one. */
+  readonly field: RoutingField | null;
+}
+
+/** What routing needs to know of a body that is valid JSON. */
+export interface RoutableBody {
+  readonly ok: true;
+  readonly model: string;
+  /** False when absent or null. */
+  readonly stream: boolean;
+  /** Smallest positive token limit of the body; NaN when there is none (a negative one means "no limit"). */
+  readonly maxTokens: number;
+  /** Answers asked for; 1 when absent or null. */
+  readonly n: number;
+  readonly policy: string | null;
+  readonly accelerator: string | null;
+  /** Every routing field that stands in the body, in its order; nulls too. */
+  readonly spans: readonly FieldSpan[];
+  readonly bodyBytes: number;
+}
+
+export type BodyScan = RoutableBody | BodyRefusal;
+
+/** Containers that a body may nest. */
+const DEFAULT_MAX_DEPTH = 512;
+
+// What the next byte may be.
+const START = 0;
+const VALUE = 1;
+const FIRST_ELEMENT = 2;
+const FIRST_KEY = 3;
+const KEY = 4;
+const COLON = 5;
+const AFTER_VALUE = 6;
+const DONE = 7;
+const STRING = 8;
+const ESCAPE = 9;
+const HEX = 10;
+const LITERAL = 11;
+const MINUS = 12;
+const ZERO = 13;
+const INTEGER = 14;
+const POINT = 15;
+const FRACTION = 16;
+const EXPONENT = 17;
+const EXPONENT_SIGN = 18;
+const EXPONENT_DIGITS = 19;
+
+const EXPECTED = [
+  "a value",
+  "a value",
+  "a value or ]",
+  "a key or }",
+  "a key",
+  "a colon",
+  "a comma or the end of the array or object",
+  "nothing but white space after the end",
+  "the end of a string, without raw control characters",
+  "an escape character",
+  "a hexadecimal digit",
+  "true, false or null",
+  "a digit",
+  "the end of a number",
+  "a digit",
+  "a digit",
+  "a digit",
+  "a digit or a sign",
+  "a digit",
+  "a digit",
+] as const;
+
+const LITERALS = { true: Buffer.from("true"), false: Buffer.from("false"), null: Buffer.from("null") } as const;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Validates a JSON body (RFC 8259, UTF-8, no byte order mark) chunk by chunk and reads the routing fields of its top
+ * level. Linear in the body's bytes; keeps nothing of it but the few values that it reports. It accepts what
+ * `JSON.parse` accepts, up to the depth bound, and the result does not depend on how the body is cut into chunks.
+ *
+ * A body that is not JSON is `invalid_json` even if a routing field was wrong before.
+ */
+export class BodyScanner {
+  readonly #maxDepth: number;
+  readonly #checkHints: boolean;
+  readonly #utf8 = new Utf8Check();
+  /** One bit per open container: 1 for an object. */
+  readonly #containers: Uint8Array;
+  #depth = 0;
+  #state = START;
+  #bytes = 0;
+
+  #literal: Buffer = LITERALS.null;
+  #literalKind: "true" | "false" | "null" = "null";
+  /** Matched bytes of a literal, or digits of a \u escape. */
+  #matched = 0;
+  #stringIsKey = false;
+
+  /** First byte of the token whose text may be needed, and what of it stood in earlier chunks. */
+  #tokenStart = -1;
+  #tokenHead: Buffer = NOTHING;
+  #tokenEscaped = false;
+
+  #memberIndex = -1;
+  #field = -1;
+  #keyStart = -1;
+  #valueStart = -1;
+  #comma = -1;
+  #openSpan = -1;
+  #spans: FieldSpan[] = [];
+
+  #model: string | null = null;
+  #stream = false;
+  #maxTokens = Number.NaN;
+  #n = 1;
+  #policy: string | null = null;
+  #accelerator: string | null = null;
+  #rootIsObject = false;
+
+  #syntax: BodyRefusal | null = null;
+  #issue: BodyRefusal | null = null;
+
+  constructor(options: BodyScanOptions = {}) {
+    this.#maxDepth = options.maxDepth ?? DEFAULT_MAX_DEPTH;
+    this.#checkHints = options.checkHints ?? true;
+    this.#containers = new Uint8Array((this.#maxDepth >> 3) + 1);
+  }
+
+  /** True once the bytes cannot be JSON any more; further chunks are not looked at. */
+  get failed(): boolean {
+    return this.#syntax !== null;
+  }
+
+  /** Takes the next bytes. They are only read, and not kept. */
+  push(chunk: Buffer): void {
+    if (this.#syntax === null && chunk.length > 0) {
+      const invalid = this.#utf8.push(chunk);
+      if (invalid === UTF8_OK) {
+        this.#scan(chunk, chunk.length);
+      } else {
+        // The lead byte is scanned too: outside of a string it is an unexpected byte, however the body was cut.
+        this.#scan(chunk, Math.max(0, invalid + 1));
+        this.#refuseSyntax(this.#bytes + invalid, "valid UTF-8");
+      }
+    }
+    this.#bytes += chunk.length;
+  }
+
+  /** Says what the body was. Call once, after the last chunk. */
+  end(): BodyScan {
+    forgetWords();
+    const bytes = this.#bytes;
+    if (this.#syntax === null) {
+      if (this.#utf8.pendingBytes > 0) this.#refuseSyntax(bytes - this.#utf8.pendingBytes, "valid UTF-8");
+      else if (this.#state === START) return refusal("body_empty", "the body is empty; expected a JSON object", bytes);
+      else if (!isComplete(this.#state, this.#depth)) this.#refuseSyntax(bytes, EXPECTED[this.#state] as string);
+    }
+    if (this.#syntax !== null) return this.#syntax;
+    if (!this.#rootIsObject) return refusal("body_not_object", "the body must be a JSON object", 0);
+    if (this.#issue !== null) return this.#issue;
+    if (this.#model === null) {
+      return refusal("missing_model", 'the body has no "model"; name the model to use', bytes, "model");
+    }
+    return {
+      ok: true,
+      model: this.#model,
+      stream: this.#stream,
+      maxTokens: this.#maxTokens,
+      n: this.#n,
+      policy: this.#policy,
+      accelerator: this.#accelerator,
+      spans: this.#spans,
+      bodyBytes: bytes,
+    };
+  }
+
+  /** Runs the grammar over bytes[0, end). */
+  #scan(bytes: Buffer, end: number): void {
+    const base = this.#bytes;
+    let state = this.#state;
+    let at = 0;
+    while (at < end) {
+      const byte = bytes[at] as number;
+      switch (state) {
+        case STRING:
+          at = skipStringBody(bytes, at, end);
+          if (at === end) break;
+          if (bytes[at] === 0x22) {
+            state = this.#stringIsKey ? this.#endKey(bytes, at) : this.#endString(bytes, at);
+          } else if (bytes[at] === 0x5c) {
+            this.#tokenEscaped = true;
+            state = ESCAPE;
+          } else {
+            return this.#refuseSyntax(base + at, EXPECTED[STRING]);
+          }
+          at++;
+          break;
+
+        case ESCAPE:
+          if (byte === 0x75) {
+            this.#matched = 0;
+            state = HEX;
+          } else if (isEscape(byte)) state = STRING;
+          else return this.#refuseSyntax(base + at, EXPECTED[ESCAPE]);
+          at++;
+          break;
+
+        case HEX:
+          if (!isHex(byte)) return this.#refuseSyntax(base + at, EXPECTED[HEX]);
+          if (++this.#matched === 4) state = STRING;
+          at++;
+          break;
+
+        case AFTER_VALUE:
+          if (byte === 0x2c) {
+            if (this.#depth === 1) this.#endMember(base + at);
+            state = this.#inObject() ? KEY : VALUE;
+          } else if (byte === 0x7d && this.#inObject()) state = this.#close("object", base + at);
+          else if (byte === 0x5d && !this.#inObject()) state = this.#close("array", base + at);
+          else if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[AFTER_VALUE]);
+          at++;
+          break;
+
+        case COLON:
+          if (byte === 0x3a) state = VALUE;
+          else if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[COLON]);
+          at++;
+          break;
+
+        case FIRST_KEY:
+        case KEY:
+          if (byte === 0x22) {
+            this.#stringIsKey = true;
+            if (this.#depth === 1) this.#keyStart = base + at;
+            this.#startToken(base + at + 1, this.#depth === 1);
+            state = STRING;
+          } else if (byte === 0x7d && state === FIRST_KEY) state = this.#close("object", base + at);
+          else if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[state] as string);
+          at++;
+          break;
+
+        case START:
+        case VALUE:
+        case FIRST_ELEMENT:
+          if (isSpace(byte)) {
+            at++;
+            break;
+          }
+          if (byte === 0x5d && state === FIRST_ELEMENT) {
+            state = this.#close("array", base + at++);
+            break;
+          }
+          if (this.#depth === 1) this.#valueStart = base + at;
+          if (byte === 0x22) {
+            this.#stringIsKey = false;
+            this.#startToken(base + at + 1, this.#depth === 1 && this.#field >= 0);
+            state = STRING;
+          } else if (byte === 0x7b || byte === 0x5b) {
+            if (this.#depth === this.#maxDepth) {
+              return this.#refuseSyntax(base + at, `at most ${this.#maxDepth} levels of nesting`);
+            }
+            if (this.#depth === 0) this.#rootIsObject = byte === 0x7b;
+            state = this.#open(byte === 0x7b);
+          } else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) {
+            this.#startToken(base + at, this.#depth === 1 && this.#field >= 0);
+            state = byte === 0x2d ? MINUS : byte === 0x30 ? ZERO : INTEGER;
+          } else if (byte === 0x74 || byte === 0x66 || byte === 0x6e) {
+            this.#literalKind = byte === 0x74 ? "true" : byte === 0x66 ? "false" : "null";
+            this.#literal = LITERALS[this.#literalKind];
+            this.#matched = 1;
+            state = LITERAL;
+          } else {
+            return this.#refuseSyntax(base + at, EXPECTED[state] as string);
+          }
+          at++;
+          break;
+
+        case LITERAL:
+          if (byte !== this.#literal[this.#matched]) return this.#refuseSyntax(base + at, EXPECTED[LITERAL]);
+          at++;
+          if (++this.#matched === this.#literal.length) state = this.#endValue(this.#literalKind, NOTHING, base + at);
+          break;
+
+        case DONE:
+          if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[DONE]);
+          at++;
+          break;
+
+        default: {
+          const next = nextInNumber(state, byte);
+          if (next < 0) return this.#refuseSyntax(base + at, EXPECTED[state] as string);
+          // A number ends before the byte that isn't part of it.
+          if (next === AFTER_VALUE) state = this.#endValue("number", this.#endToken(bytes, at), base + at);
+          else {
+            state = next;
+            at++;
+          }
+        }
+      }
+    }
+    this.#state = state;
+    if (this.#tokenStart >= 0) this.#keepToken(bytes, end);
+  }
+
+  #inObject(): boolean {
+    const top = this.#depth - 1;
+    return ((this.#containers[top >> 3] as number) & (1 << (top & 7))) !== 0;
+  }
+
+  #open(isObject: boolean): number {
+    const top = this.#depth++;
+    const bit = 1 << (top & 7);
+    const bits = this.#containers[top >> 3] as number;
+    this.#containers[top >> 3] = isObject ? bits | bit : bits & ~bit;
+    return isObject ? FIRST_KEY : FIRST_ELEMENT;
+  }
+
+  #close(kind: "object" | "array", offset: number): number {
+    this.#depth--;
+    return this.#endValue(kind, NOTHING, offset + 1);
+  }
+
+  /** Marks where a key or value starts whose text will be needed. */
+  #startToken(offset: number, isNeeded: boolean): void {
+    this.#tokenStart = isNeeded ? offset : -1;
+    this.#tokenEscaped = false;
+  }
+
+  /** The chunk ends inside a token: copies what is needed of it, a bounded amount. */
+  #keepToken(bytes: Buffer, end: number): void {
+    const from = Math.max(0, this.#tokenStart - this.#bytes);
+    const room = RAW_VALUE_BYTES + 1 - this.#tokenHead.length;
+    if (room > 0) this.#tokenHead = Buffer.concat([this.#tokenHead, bytes.subarray(from, Math.min(end, from + room))]);
+  }
+
+  /** Text of the token that ends before bytes[end]; cut off above RAW_VALUE_BYTES, which no field may reach. */
+  #endToken(bytes: Buffer, end: number): Buffer {
+    if (this.#tokenStart < 0) return NOTHING;
+    const from = Math.max(0, this.#tokenStart - this.#bytes);
+    let raw = bytes.subarray(from, Math.min(end, from + RAW_VALUE_BYTES + 1));
+    if (this.#tokenHead.length > 0) raw = Buffer.concat([this.#tokenHead, raw]);
+    this.#tokenStart = -1;
+    this.#tokenHead = NOTHING;
+    return raw;
+  }
+
+  #endKey(bytes: Buffer, at: number): number {
+    if (this.#depth === 1) {
+      this.#memberIndex++;
+      const from = this.#tokenStart - this.#bytes;
+      if (from >= 0 && !this.#tokenEscaped) {
+        this.#field = fieldOfKey(bytes, from, at);
+        this.#tokenStart = -1;
+      } else {
+        const raw = this.#endToken(bytes, at);
+        this.#field = this.#tokenEscaped ? fieldOfEscapedKey(raw) : fieldOfKey(raw, 0, raw.length);
+      }
+    }
+    return COLON;
+  }
+
+  #endString(bytes: Buffer, at: number): number {
+    if (this.#tokenStart < 0) return this.#depth === 0 ? DONE : AFTER_VALUE;
+    return this.#endValue("string", this.#endToken(bytes, at), this.#bytes + at + 1);
+  }
+
+  #endValue(kind: JsonKind, raw: Buffer, end: number): number {
+    if (this.#depth === 0) return DONE;
+    if (this.#depth === 1 && this.#field >= 0) {
+      const field = ROUTING_FIELDS[this.#field] as RoutingField;
+      this.#field = -1;
+      this.#readField(field, kind, raw);
+      this.#openSpan = this.#spans.length;
+      this.#spans.push({
+        field,
+        memberIndex: this.#memberIndex,
+        keyStart: this.#keyStart,
+        valueStart: this.#valueStart,
+        valueEnd: end,
+        commaBefore: this.#comma,
+        commaAfter: -1,
+      });
+    }
+    return AFTER_VALUE;
+  }
+
+  /** A comma at the top level: the member before it is not the last. */
+  #endMember(offset: number): void {
+    if (this.#openSpan >= 0) {
+      this.#spans[this.#openSpan] = { ...(this.#spans[this.#openSpan] as FieldSpan), commaAfter: offset };
+      this.#openSpan = -1;
+    }
+    this.#comma = offset;
+  }
+
+  #readField(field: RoutingField, kind: JsonKind, raw: Buffer): void {
+    const isHint = field === "policy" || field === "accelerator";
+    const isChecked = !isHint || this.#checkHints;
+    if (isChecked && this.#spans.some((span) => span.field === field)) {
+      return this.#refuseField("duplicate_field", field, `"${field}" stands more than once in the body; send it once`);
+    }
+    if (kind === "null" && field !== "model") {
+      if (isHint) this.#setHint(field, null);
+      return;
+    }
+    switch (field) {
+      case "model":
+        this.#model = kind === "string" ? this.#text(raw) : null;
+        if (this.#model === null || !isModelName(this.#model)) {
+          this.#refuseField(
+            "invalid_model",
+            field,
+            '"model" must be a string of 1 to 256 bytes without control characters',
+          );
+        }
+        return;
+      case "stream":
+        this.#stream = kind === "true";
+        if (kind !== "true" && kind !== "false") {
+          this.#refuseField("invalid_field", field, '"stream" must be true or false');
+        }
+        return;
+      case "policy":
+      case "accelerator": {
+        const text = kind === "string" ? this.#text(raw) : null;
+        const isName = text !== null && isObjectName(text);
+        if (!isName && this.#checkHints) {
+          return this.#refuseField("invalid_field", field, `"${field}" must be a string of 1 to 128 bytes`);
+        }
+        return this.#setHint(field, isName ? text : null);
+      }
+      default: {
+        const value = kind === "number" && raw.length <= RAW_VALUE_BYTES ? Number(raw.toString("latin1")) : Number.NaN;
+        if (!Number.isSafeInteger(value)) {
+          return this.#refuseField("invalid_field", field, `"${field}" must be an integer`);
+        }
+        if (field === "n") {
+          if (value < 1) return this.#refuseField("invalid_field", field, '"n" must be at least 1');
+          this.#n = value;
+        } else if (value > 0 && !(value >= this.#maxTokens)) {
+          // 0 and negative limits mean different things to different engines: the node says what it makes of them.
+          this.#maxTokens = value;
+        }
+      }
+    }
+  }
+
+  #setHint(field: "policy" | "accelerator", value: string | null): void {
+    if (field === "policy") this.#policy = value;
+    else this.#accelerator = value;
+  }
+
+  #text(raw: Buffer): string | null {
+    if (raw.length > RAW_VALUE_BYTES) return null;
+    return this.#tokenEscaped ? unescapeJson(raw) : raw.toString("utf8");
+  }
+
+  #refuseField(code: BodyRefusalCode, field: RoutingField, message: string): void {
+    this.#issue ??= refusal(code, message, this.#keyStart, field);
+  }
+
+  #refuseSyntax(offset: number, expected: string): void {
+    this.#syntax ??= refusal("invalid_json", `the body is not valid JSON: expected ${expected} at byte ${offset}`, offset);
+  }
+}
+
+function refusal(
+  code: BodyRefusalCode,
+  message: string,
+  offset: number,
+  field: RoutingField | null = null,
+): BodyRefusal {
+  return { ok: false, code, message, offset, field };
+}
+
+/** Whether a body may end here; a bare number ends with the body. */
+function isComplete(state: number, depth: number): boolean {
+  if (state === DONE) return true;
+  return depth === 0 && (state === ZERO || state === INTEGER || state === FRACTION || state === EXPONENT_DIGITS);
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+function isHex(byte: number): boolean {
+  const letter = byte | 0x20;
+  return (byte >= 0x30 && byte <= 0x39) || (letter >= 0x61 && letter <= 0x66);
+}
+
+/** One of " \ / b f n r t. */
+function isEscape(byte: number): boolean {
+  switch (byte) {
+    case 0x22:
+    case 0x5c:
+    case 0x2f:
+    case 0x62:
+    case 0x66:
+    case 0x6e:
+    case 0x72:
+    case 0x74:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** State after one more byte of a number; AFTER_VALUE when the number ended before it, -1 when it may not stand here. */
+function nextInNumber(state: number, byte: number): number {
+  const isDigit = byte >= 0x30 && byte <= 0x39;
+  switch (state) {
+    case MINUS:
+      return !isDigit ? -1 : byte === 0x30 ? ZERO : INTEGER;
+    case POINT:
+      return isDigit ? FRACTION : -1;
+    case EXPONENT:
+      return isDigit ? EXPONENT_DIGITS : byte === 0x2b || byte === 0x2d ? EXPONENT_SIGN : -1;
+    case EXPONENT_SIGN:
+      return isDigit ? EXPONENT_DIGITS : -1;
+    default:
+      if (isDigit) return state === ZERO ? -1 : state;
+      if (byte === 0x2e && (state === ZERO || state === INTEGER)) return POINT;
+      if ((byte | 0x20) === 0x65 && state !== EXPONENT_DIGITS) return EXPONENT;
+      return AFTER_VALUE;
+  }
+}

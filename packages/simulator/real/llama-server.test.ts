@@ -30,7 +30,7 @@ before(
     await ensureLlamaServer();
     server = await startLlamaServer({ model, alias: "tiny" });
   },
-  { timeout: 240_000 },
+  { timeout: 150_000 },
 );
 
 after(async () => {

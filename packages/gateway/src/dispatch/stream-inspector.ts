@@ -1,0 +1,249 @@
+import { asObject, decodeSseText, isErrorValue, parseObject, SseParser } from "./sse-events.ts";
+
+/** Tokens that the node says it used; NaN for what it did not say. */
+export interface TokenUsage {
+  promptTokens: number;
+  completionTokens: number;
+}
+
+/** An event as its stream spelled it. `event` is its name, null where it has none. */
+export interface DataEvent {
+  readonly data: string;
+  readonly event: string | null;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * Reads along a streamed answer: what was the first event, did it end well, what did it use. Speaks the dialects of
+ * OpenAI (chat, completions, Responses) and Anthropic. It never changes a byte, never throws on what a node sends, and
+ * its memory is bounded. Fields are current after each `push`.
+ *
+ * Events after the first are parsed only when their bytes can matter; telling by substring is safe, because inside a
+ * JSON string a quote is escaped, so `"usage"` with plain quotes is a key or a whole value.
+ */
+export class StreamInspector {
+  /** First event with data that isn't empty, null until it is complete. */
+  firstDataEvent: DataEvent | null = null;
+  /** Events with data that isn't empty, the end marker included. */
+  dataEvents = 0;
+  /** The stream said that it is complete: `[DONE]`, `message_stop`, `response.completed` or `response.incomplete`. */
+  sawDone = false;
+  sawErrorEvent = false;
+  /** Last reason given. `abort` means that the node gave up, not that the answer is complete. */
+  finishReason: string | null = null;
+  /** Any choice was finished with `abort`, also where another choice ended later. */
+  sawAbort = false;
+  readonly usage: TokenUsage = { promptTokens: Number.NaN, completionTokens: Number.NaN };
+  /** Events that carried content: close to the tokens for engines that send one event per token. */
+  tokensSeen = 0;
+  /** An event was too large and was left out: what it said is not known here. */
+  gaveUp = false;
+
+  readonly #parser: SseParser;
+
+  /** `maxEventBytes`: larger events are left out; 1 MiB by default. */
+  constructor(maxEventBytes?: number) {
+    const handler = {
+      onEvent: (data: string, eventName: string | null) => this.#read(data, eventName),
+      onOversized: () => {
+        this.gaveUp = true;
+      },
+    };
+    this.#parser = new SseParser(handler, maxEventBytes);
+  }
+
+  push(chunk: Buffer): void {
+    this.#parser.push(chunk);
+  }
+
+  /** The body ended. An event that was cut off stays unread, except for an end marker that lacks its blank line. */
+  end(): void {
+    if (this.#parser.unfinishedData === "[DONE]") this.#read("[DONE]", null);
+  }
+
+  #read(data: string, eventName: string | null): void {
+    if (data === "") return;
+    this.dataEvents++;
+    if (this.firstDataEvent === null) {
+      this.firstDataEvent = {
+        data: decodeSseText(data),
+        event: eventName === null ? null : decodeSseText(eventName),
+      };
+    }
+    if (data === "[DONE]") {
+      this.sawDone = true;
+      return;
+    }
+    if (eventName !== null || data.startsWith('{"type"')) this.#readNamed(data, eventName);
+    else this.#readChunk(data);
+  }
+
+  /** An event of the OpenAI kind, which has no name. */
+  #readChunk(data: string): void {
+    if (hasValue(data, '"finish_reason"') || hasValue(data, '"usage"') || hasValue(data, '"error"')) {
+      this.#readParsed(data, null);
+    }
+    if (hasContent(data)) this.tokensSeen++;
+  }
+
+  /** An event of the Anthropic or Responses kind. */
+  #readNamed(data: string, eventName: string | null): void {
+    const name = eventName ?? typeOf(data);
+    switch (name) {
+      case "content_block_delta":
+        this.tokensSeen++;
+        return;
+      case "ping":
+      case "content_block_start":
+      case "content_block_stop":
+        return;
+      case "message_stop":
+        this.sawDone = true;
+        return;
+      case "message_start":
+      case "message_delta":
+      case "error":
+      case "response.completed":
+      case "response.incomplete":
+      case "response.failed":
+        this.#readParsed(data, name);
+        return;
+      default:
+        if (name?.startsWith("response.") === true) {
+          if (name.endsWith(".delta")) this.tokensSeen++;
+        } else this.#readChunk(data);
+    }
+  }
+
+  #readParsed(data: string, name: string | null): void {
+    const value = parseObject(data);
+    if (name === "error" || name === "response.failed" || (value !== null && isErrorValue(value))) {
+      this.sawErrorEvent = true;
+    }
+    if (name === "response.completed" || name === "response.incomplete") this.sawDone = true;
+    if (value === null) return;
+    const facts = factsOf(value);
+    if (!Number.isNaN(facts.promptTokens)) this.usage.promptTokens = facts.promptTokens;
+    if (!Number.isNaN(facts.completionTokens)) this.usage.completionTokens = facts.completionTokens;
+    for (const reason of facts.finishReasons) {
+      this.finishReason = reason;
+      if (reason === "abort") this.sawAbort = true;
+    }
+  }
+}
+
+/** What a plain (not streamed) answer says of itself. */
+export interface JsonAnswer extends TokenUsage {
+  /** One per finished choice, in order. */
+  readonly finishReasons: readonly string[];
+  /** A choice was finished with `abort`: the node gave up. */
+  readonly isAborted: boolean;
+  /** The body is an error in spite of its status. */
+  readonly isError: boolean;
+  /** False when the body was too large or not JSON: then only what its last bytes say is known. */
+  readonly isRead: boolean;
+}
+
+/** Last bytes of a large answer that are searched for its usage; the object stands at the end there. */
+const USAGE_TAIL_BYTES = 4096;
+
+/**
+ * Usage and finish reasons of a plain answer of any of the dialects. Bodies over `limitBytes` (default 1 MiB: about
+ * 5 ms of parsing) are not parsed; of those only the usage is looked up, near the end. Never throws.
+ */
+export function inspectJsonAnswer(body: Buffer, limitBytes: number = 1 << 20): JsonAnswer {
+  const value = body.length <= limitBytes ? parseObject(body.toString("latin1")) : null;
+  if (value === null) {
+    const tail = body.toString("latin1", Math.max(0, body.length - USAGE_TAIL_BYTES), body.length);
+    const usage = /"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})/.exec(tail)?.[1];
+    const found = usageOf(usage === undefined ? null : parseObject(usage));
+    return { ...found, finishReasons: [], isAborted: false, isError: false, isRead: false };
+  }
+  const facts = factsOf(value);
+  return {
+    ...facts,
+    isAborted: facts.finishReasons.includes("abort"),
+    isError: isErrorValue(value),
+    isRead: true,
+  };
+}
+
+interface Facts extends TokenUsage {
+  readonly finishReasons: readonly string[];
+}
+
+/** Usage and finish reasons of one parsed event or body. */
+function factsOf(value: Json): Facts {
+  const inner = asObject(value["response"]) ?? asObject(value["message"]);
+  const usage = usageOf(asObject(value["usage"]) ?? asObject(inner?.["usage"]));
+  const finishReasons: string[] = [];
+  const take = (reason: unknown) => {
+    if (typeof reason === "string" && reason !== "") finishReasons.push(reason);
+  };
+  if (Array.isArray(value["choices"])) for (const choice of value["choices"]) take(asObject(choice)?.["finish_reason"]);
+  take(asObject(value["delta"])?.["stop_reason"]);
+  take(inner?.["stop_reason"]);
+  take(value["stop_reason"]);
+  const response = value["object"] === "response" ? value : asObject(value["response"]);
+  take(asObject(response?.["incomplete_details"])?.["reason"] ?? response?.["status"]);
+  return { ...usage, finishReasons };
+}
+
+/** OpenAI's names, else those of the Responses API and Anthropic, whose cached prompt tokens are counted apart. */
+function usageOf(usage: Json | null): TokenUsage {
+  const count = (name: string) => {
+    const value = usage?.[name];
+    return typeof value === "number" && value >= 0 ? value : Number.NaN;
+  };
+  const cached = (name: string) => count(name) || 0;
+  const prompt = count("prompt_tokens");
+  const completion = count("completion_tokens");
+  return {
+    promptTokens: Number.isNaN(prompt)
+      ? count("input_tokens") + cached("cache_read_input_tokens") + cached("cache_creation_input_tokens")
+      : prompt,
+    completionTokens: Number.isNaN(completion) ? count("output_tokens") : completion,
+  };
+}
+
+/** Whether `quoted` (a name with its quotes) stands anywhere in the text with something else behind it than null or "". */
+function hasValue(text: string, quoted: string): boolean {
+  for (let at = text.indexOf(quoted); at >= 0; at = text.indexOf(quoted, at)) {
+    at += quoted.length;
+    const value = skipColon(text, at);
+    if (value < 0) return true;
+    if (!text.startsWith("null", value) && !text.startsWith('""', value)) return true;
+  }
+  return false;
+}
+
+/** Members of a choice whose presence with a value means that the event carries content. */
+const CONTENT_NAMES = ['"content"', '"text"', '"reasoning_content"', '"reasoning"', '"arguments"', '"refusal"'] as const;
+
+/** Whether a chunk carries a piece of the answer: a content member with text that isn't empty. */
+function hasContent(text: string): boolean {
+  for (const quoted of CONTENT_NAMES) {
+    const at = text.indexOf(quoted);
+    if (at < 0) continue;
+    const value = skipColon(text, at + quoted.length);
+    if (value >= 0 && text.charCodeAt(value) === 0x22 && text.charCodeAt(value + 1) !== 0x22) return true;
+  }
+  return false;
+}
+
+/** Index of the value behind a colon that may stand between spaces; -1 where no colon follows. */
+function skipColon(text: string, from: number): number {
+  let at = from;
+  while (text.charCodeAt(at) === 0x20) at++;
+  if (text.charCodeAt(at) !== 0x3a) return -1;
+  at++;
+  while (text.charCodeAt(at) === 0x20) at++;
+  return at;
+}
+
+/** Value of the `type` member that the data starts with. */
+function typeOf(data: string): string | null {
+  return /^\{"type"\s*:\s*"([^"\\]{1,64})"/.exec(data)?.[1] ?? null;
+}
+

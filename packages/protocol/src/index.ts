@@ -9,4 +9,12 @@ export {
   NAME_PATTERN,
   parseListen,
 } from "./config-fields.ts";
+export {
+  type ConfigIssue,
+  type ConfigPath,
+  formatPath,
+  keysAt,
+  nearestName,
+  parseConfigFile,
+} from "./config-issues.ts";
 export * from "./errors.ts";

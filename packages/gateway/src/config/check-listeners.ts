@@ -1,0 +1,64 @@
+import { type ConfigIssue, isLoopback, type ListenAddress, parseListen } from "@zml/protocol";
+import { own, type RawFile, section, textOf } from "./raw-file.ts";
+
+interface Port {
+  readonly name: "data" | "admin";
+  readonly address: ListenAddress;
+  /** Whether the file gives it, or the default does. */
+  readonly isGiven: boolean;
+  readonly allowUnauthenticated: boolean;
+}
+
+/** The rules about the two ports: no open door by accident, and not one door for both. */
+export function checkListeners(file: RawFile, defaults: { data: string; admin: string }): ConfigIssue[] {
+  const data = port(file, "data", defaults.data);
+  const admin = port(file, "admin", defaults.admin);
+  const issues: ConfigIssue[] = [];
+  for (const one of [data, admin]) {
+    if (one === null || isLoopback(one.address.host) || one.allowUnauthenticated || hasKeys(file)) continue;
+    issues.push({
+      path: [one.name, "listen"],
+      at: "value",
+      message: `other machines can reach ${one.address.host} and there are no keys`,
+      hint: `add keys, listen on 127.0.0.1, or say ${one.name}.allow_unauthenticated: true`,
+    });
+  }
+  if (data !== null && admin !== null && overlap(data.address, admin.address)) {
+    issues.push({
+      path: [admin.isGiven ? "admin" : "data", "listen"],
+      at: "value",
+      message: `data and admin both listen on port ${admin.address.port}`,
+      hint: "give them different ports",
+    });
+  }
+  return issues;
+}
+
+function port(file: RawFile, name: "data" | "admin", fallback: string): Port | null {
+  const fields = section(file.top, name);
+  const given = own(fields, "listen");
+  const address = parseListen(given === undefined ? fallback : (textOf(fields, "listen") ?? ""));
+  if (address === null) return null;
+  const allowUnauthenticated = own(fields, "allow_unauthenticated") === true;
+  return { name, address, isGiven: given !== undefined, allowUnauthenticated };
+}
+
+/** A broken list of keys has its own message; a second one about the open door would only confuse. */
+function hasKeys(file: RawFile): boolean {
+  const keys = own(file.top, "keys");
+  return keys !== undefined && !(Array.isArray(keys) && keys.length === 0);
+}
+
+function overlap(left: ListenAddress, right: ListenAddress): boolean {
+  if (left.port !== right.port || left.port === 0) return false;
+  return sameHost(left.host, right.host) || isWildcard(left.host) || isWildcard(right.host);
+}
+
+function isWildcard(host: string): boolean {
+  return host === "0.0.0.0" || (host.includes(":") && new URL(`http://[${host}]/`).hostname === "[::]");
+}
+
+function sameHost(left: string, right: string): boolean {
+  const canonical = (host: string) => (host.toLowerCase() === "localhost" ? "127.0.0.1" : host.toLowerCase());
+  return canonical(left) === canonical(right);
+}

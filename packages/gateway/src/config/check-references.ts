@@ -1,0 +1,214 @@
+import { BUILT_IN_POLICY, type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, nearestName } from "@zml/protocol";
+import { entries, own, type RawEntry, type RawFile, textOf } from "./raw-file.ts";
+
+/** What the rules found. */
+export interface Findings {
+  readonly errors: ConfigIssue[];
+  readonly warnings: ConfigIssue[];
+}
+
+/** The 1-based line of a path. */
+export type LineOf = (path: ConfigPath) => number;
+
+/** The rules about names: each is there once, and what names another object names one that exists. */
+export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
+  const errors = [
+    ...duplicates(file.accounts, { what: "account", key: "name", isPerAccount: false }, lineOf),
+    ...duplicates(file.keys, { what: "key", key: "name", isPerAccount: true }, lineOf),
+    ...duplicates(file.nodes, { what: "node", key: "id", isPerAccount: false }, lineOf),
+    ...duplicates(file.policies, { what: "policy", key: "name", isPerAccount: true }, lineOf),
+    ...duplicates(file.models, { what: "model", key: "name", isPerAccount: true }, lineOf),
+    ...file.policies.flatMap((policy) =>
+      duplicates(
+        entries(policy, "accelerator_preference"),
+        { what: "family", key: "family", isPerAccount: false },
+        lineOf,
+      ),
+    ),
+    ...file.nodes.flatMap((node) => duplicateServedModels(node, lineOf)),
+    ...unknownAccounts(file),
+    ...unknownPolicies(file),
+    ...reservedPolicies(file),
+    ...customWithoutEngine(file),
+  ];
+  return { errors, warnings: [...familiesWithoutNodes(file), ...modelsWithoutNodes(file)] };
+}
+
+interface Identity {
+  readonly what: string;
+  readonly key: string;
+  /** Whether two accounts may use the same name. */
+  readonly isPerAccount: boolean;
+}
+
+function duplicates(list: readonly RawEntry[], { what, key, isPerAccount }: Identity, lineOf: LineOf): ConfigIssue[] {
+  const firsts = new Map<string, RawEntry>();
+  const issues: ConfigIssue[] = [];
+  for (const entry of list) {
+    const name = textOf(entry, key);
+    if (name === undefined) continue;
+    const identity = JSON.stringify([isPerAccount ? accountOf(entry) : "", name]);
+    const first = firsts.get(identity);
+    if (first === undefined) {
+      firsts.set(identity, entry);
+      continue;
+    }
+    const path = [...entry.path, key];
+    const within = isPerAccount ? ` of the account ${quoted(accountOf(entry))}` : "";
+    issues.push({
+      path,
+      at: "value",
+      message: `lines ${lineOf([...first.path, key])} and ${lineOf(path)} both declare the ${what} ${quoted(name)}${within}`,
+      hint: "rename one or take it out",
+    });
+  }
+  return issues;
+}
+
+function duplicateServedModels(node: RawEntry, lineOf: LineOf): ConfigIssue[] {
+  const firsts = new Map<string, ConfigPath>();
+  const issues: ConfigIssue[] = [];
+  for (const { name, path } of servedModels(node)) {
+    const first = firsts.get(name);
+    if (first === undefined) {
+      firsts.set(name, path);
+      continue;
+    }
+    issues.push({
+      path,
+      at: "value",
+      message: `lines ${lineOf(first)} and ${lineOf(path)} both give this node the model ${quoted(name)}`,
+      hint: "keep one of them",
+    });
+  }
+  return issues;
+}
+
+function servedModels(node: RawEntry): { name: string; path: ConfigPath }[] {
+  const models = own(node, "models");
+  if (!Array.isArray(models)) return [];
+  const path = [...node.path, "models"];
+  const mappings = new Map(entries(node, "models").map((entry) => [entry.path.at(-1), textOf(entry, "name")]));
+  return models.flatMap((model: unknown, index) => {
+    const name = typeof model === "string" ? model : mappings.get(index);
+    return name === undefined ? [] : [{ name, path: [...path, index] }];
+  });
+}
+
+function unknownAccounts(file: RawFile): ConfigIssue[] {
+  const known = new Set([DEFAULT_ACCOUNT, ...file.accounts.flatMap((account) => textOf(account, "name") ?? [])]);
+  const owned = [...file.keys, ...file.nodes, ...file.policies, ...file.models];
+  return owned.flatMap((entry) => {
+    const account = textOf(entry, "account");
+    if (account === undefined || known.has(account)) return [];
+    return [unknownName([...entry.path, "account"], { what: "account", section: "accounts", name: account, known })];
+  });
+}
+
+function unknownPolicies(file: RawFile): ConfigIssue[] {
+  const uses = [
+    ...file.models.map((model) => ({ entry: model, key: "policy", account: accountOf(model) })),
+    ...file.accounts.map((account) => ({ entry: account, key: "default_policy", account: textOf(account, "name") })),
+  ];
+  return uses.flatMap(({ entry, key, account }) => {
+    const name = textOf(entry, key);
+    if (name === undefined || name === BUILT_IN_POLICY) return [];
+    const known = new Set(
+      file.policies.filter((policy) => accountOf(policy) === account).flatMap((policy) => textOf(policy, "name") ?? []),
+    );
+    if (known.has(name)) return [];
+    return [unknownName([...entry.path, key], { what: "policy", section: "policies", name, known, account })];
+  });
+}
+
+interface UnknownName {
+  readonly what: string;
+  readonly section: string;
+  readonly name: string;
+  readonly known: ReadonlySet<string>;
+  readonly account?: string | undefined;
+}
+
+function unknownName(path: ConfigPath, { what, section, name, known, account }: UnknownName): ConfigIssue {
+  const within = account === undefined || account === DEFAULT_ACCOUNT ? "" : ` in the account ${quoted(account)}`;
+  const nearest = nearestName(name, [...known]);
+  return {
+    path,
+    at: "value",
+    message: `there is no ${what} ${quoted(name)}${within}`,
+    hint: nearest === null ? `declare it under ${section}` : `did you mean ${nearest}?`,
+  };
+}
+
+function reservedPolicies(file: RawFile): ConfigIssue[] {
+  return file.policies
+    .filter((policy) => textOf(policy, "name") === BUILT_IN_POLICY)
+    .map((policy) => ({
+      path: [...policy.path, "name"],
+      at: "value",
+      message: `${BUILT_IN_POLICY} is the name of the built-in policy`,
+      hint: "choose another name and make it the account's default_policy",
+    }));
+}
+
+function customWithoutEngine(file: RawFile): ConfigIssue[] {
+  return file.nodes
+    .filter((node) => own(node, "custom") !== undefined && textOf(node, "engine") !== "custom")
+    .map((node) => ({
+      path: [...node.path, "custom"],
+      at: "key",
+      message: "the section custom belongs to nodes with engine: custom",
+      hint: "add engine: custom or take the section out",
+    }));
+}
+
+/** Its nodes may come later, so it is no error. */
+function familiesWithoutNodes(file: RawFile): ConfigIssue[] {
+  return file.policies.flatMap((policy) => {
+    const account = accountOf(policy);
+    const families = new Set(
+      file.nodes.filter((node) => accountOf(node) === account).flatMap((node) => textOf(node, "family") ?? []),
+    );
+    return entries(policy, "accelerator_preference").flatMap((preference) => {
+      const family = textOf(preference, "family");
+      if (family === undefined || families.has(family)) return [];
+      const nearest = nearestName(family, [...families]);
+      return [
+        {
+          path: [...preference.path, "family"],
+          at: "value" as const,
+          message: `no node has the family ${quoted(family)}`,
+          hint: nearest === null ? "it is skipped until a node has it" : `did you mean ${nearest}?`,
+        },
+      ];
+    });
+  });
+}
+
+/** Only when every node of the account says what it serves; otherwise a poll may still find the model. */
+function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
+  return file.models.flatMap((model) => {
+    const name = textOf(model, "name");
+    const nodes = file.nodes.filter((node) => accountOf(node) === accountOf(model));
+    if (name === undefined || nodes.some((node) => !Array.isArray(own(node, "models")))) return [];
+    const served = nodes.flatMap((node) => servedModels(node).map((one) => one.name));
+    if (served.includes(name)) return [];
+    const nearest = nearestName(name, served);
+    return [
+      {
+        path: [...model.path, "name"],
+        at: "value" as const,
+        message: `no node serves the model ${quoted(name)}`,
+        hint: nearest === null ? "requests for it get a 503: add it to a node's models" : `did you mean ${nearest}?`,
+      },
+    ];
+  });
+}
+
+function accountOf(entry: RawEntry): string {
+  return textOf(entry, "account") ?? DEFAULT_ACCOUNT;
+}
+
+function quoted(name: string): string {
+  return JSON.stringify(name.length > 128 ? `${name.slice(0, 128)}…` : name);
+}

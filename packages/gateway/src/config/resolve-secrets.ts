@@ -1,0 +1,96 @@
+import type { Config, ConfigIssue, KeyConfig } from "@zml/protocol";
+import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
+import { Secret } from "./secret.ts";
+
+/** The process's environment, or a stand-in for it. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The values that the configuration names but doesn't hold. */
+export interface ConfigSecrets {
+  /** The callers' keys, in the order of `config.keys`. */
+  readonly keys: readonly { readonly key: KeyConfig; readonly secret: Secret }[];
+  /** The nodes' own keys, by node id; nodes without one are absent. */
+  readonly nodes: ReadonlyMap<string, Secret>;
+}
+
+/** What a configuration with problems comes with. */
+export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map() };
+
+/** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
+export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
+  const issues: ConfigIssue[] = [];
+  const seen: { name: string; secret: Secret }[] = [];
+  for (const key of file.keys) {
+    const variable = textOf(key, "value_env");
+    if (variable === undefined || !isVariableName(variable)) continue;
+    const problem = checkVariable(key, "value_env", variable, env);
+    if (problem !== null) {
+      issues.push(problem);
+      continue;
+    }
+    const secret = new Secret(env[variable] ?? "");
+    const name = textOf(key, "name") ?? "?";
+    const twin = seen.find((other) => other.secret.equals(secret));
+    if (twin === undefined) seen.push({ name, secret });
+    else {
+      issues.push({
+        path: [...key.path, "value_env"],
+        at: "value",
+        message: `the keys ${JSON.stringify(twin.name)} and ${JSON.stringify(name)} have the same value`,
+        hint: "a caller's key must tell who calls: give each its own value",
+      });
+    }
+  }
+  for (const node of file.nodes) {
+    const variable = textOf(node, "api_key_env");
+    if (variable === undefined || !isVariableName(variable)) continue;
+    const problem = checkVariable(node, "api_key_env", variable, env);
+    if (problem !== null) issues.push(problem);
+  }
+  return issues;
+}
+
+/** The secrets of a configuration that {@link checkSecrets} found nothing wrong with. */
+export function resolveSecrets(config: Config, env: Environment): ConfigSecrets {
+  const value = (variable: string) => new Secret(env[variable] ?? "");
+  return {
+    keys: config.keys.map((key) => ({ key, secret: value(key.valueEnv) })),
+    nodes: new Map(config.nodes.flatMap(({ id, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[id, value(apiKeyEnv)]]))),
+  };
+}
+
+function checkVariable(entry: RawEntry, field: string, variable: string, env: Environment): ConfigIssue | null {
+  const path = [...entry.path, field];
+  const name = shownName(variable);
+  const value = Object.hasOwn(env, variable) ? env[variable] : undefined;
+  if (value === undefined) {
+    return {
+      path,
+      at: "value",
+      message: `the environment variable ${name} is not set`,
+      hint: "set it before the start",
+    };
+  }
+  if (value === "") {
+    return { path, at: "value", message: `the environment variable ${name} is empty`, hint: "give it the key" };
+  }
+  if (!/^[!-~]+$/.test(value)) {
+    return {
+      path,
+      at: "value",
+      message: `the environment variable ${name} holds characters that no HTTP header can carry`,
+      hint: "only printable ASCII without spaces; a line break at the end is the usual cause",
+    };
+  }
+  return null;
+}
+
+function isVariableName(text: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(text);
+}
+
+/** People paste the key itself where its variable's name belongs, and some keys look like names. */
+function shownName(variable: string): string {
+  const looksLikeKey = variable.length >= 16 && /[a-z]/.test(variable) && /\d/.test(variable);
+  return looksLikeKey ? "(name not shown: it looks like the key itself)" : variable;
+}

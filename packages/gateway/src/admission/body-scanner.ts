@@ -39,6 +39,8 @@ export interface BodyRefusal {
   readonly offset: number;
   /** The routing field at fault, where there is one. */
   readonly field: RoutingField | null;
+  /** What the field, or the byte, should have been; for a message of the caller's own. */
+  readonly expected: string | null;
 }
 
 /** What routing needs to know of a body that is valid JSON. */
@@ -455,7 +457,7 @@ export class BodyScanner {
       case "stream":
         this.#stream = kind === "true";
         if (kind !== "true" && kind !== "false") {
-          this.#refuseField("invalid_field", field, '"stream" must be true or false');
+          this.#refuseValue(field, "true or false");
         }
         return;
       case "policy":
@@ -463,17 +465,15 @@ export class BodyScanner {
         const text = kind === "string" ? this.#text(raw) : null;
         const isName = text !== null && isObjectName(text);
         if (!isName && this.#checkHints) {
-          return this.#refuseField("invalid_field", field, `"${field}" must be a string of 1 to 128 bytes`);
+          return this.#refuseValue(field, "a string of 1 to 128 bytes");
         }
         return this.#setHint(field, isName ? text : null);
       }
       default: {
         const value = kind === "number" && raw.length <= RAW_VALUE_BYTES ? Number(raw.toString("latin1")) : Number.NaN;
-        if (!Number.isSafeInteger(value)) {
-          return this.#refuseField("invalid_field", field, `"${field}" must be an integer`);
-        }
+        if (!Number.isSafeInteger(value)) return this.#refuseValue(field, "an integer");
         if (field === "n") {
-          if (value < 1) return this.#refuseField("invalid_field", field, '"n" must be at least 1');
+          if (value < 1) return this.#refuseValue(field, "an integer of at least 1");
           this.#n = value;
         } else if (value > 0 && !(value >= this.#maxTokens)) {
           // 0 and negative limits mean different things to different engines: the node says what it makes of them.
@@ -497,8 +497,13 @@ export class BodyScanner {
     this.#issue ??= refusal(code, message, this.#keyStart, field);
   }
 
+  #refuseValue(field: RoutingField, expected: string): void {
+    this.#issue ??= refusal("invalid_field", `"${field}" must be ${expected}`, this.#keyStart, field, expected);
+  }
+
   #refuseSyntax(offset: number, expected: string): void {
-    this.#syntax ??= refusal("invalid_json", `the body is not valid JSON: expected ${expected} at byte ${offset}`, offset);
+    const message = `the body is not valid JSON: expected ${expected} at byte ${offset}`;
+    this.#syntax ??= refusal("invalid_json", message, offset, null, expected);
   }
 }
 
@@ -507,8 +512,9 @@ function refusal(
   message: string,
   offset: number,
   field: RoutingField | null = null,
+  expected: string | null = null,
 ): BodyRefusal {
-  return { ok: false, code, message, offset, field };
+  return { ok: false, code, message, offset, field, expected };
 }
 
 /** Whether a body may end here; a bare number ends with the body. */

@@ -1,1 +1,17 @@
-export {};
+export type { BatchEvent, BatchOptions, BatchRequest, BatchTotals } from "./batch.ts";
+export { Batch } from "./batch.ts";
+export { BatchDriver } from "./fake/batch-driver.ts";
+export type { EngineKind, NodeSettings, OutputTokensFunction } from "./fake/engine-behaviour.ts";
+export type { CutKind } from "./fake/faults.ts";
+export { Faults } from "./fake/faults.ts";
+export type { NodeState } from "./fake/node.ts";
+export { FakeNode, startFakeNode } from "./fake/node.ts";
+export type { FakeNodeOptions } from "./fake/node-options.ts";
+export type { CloseCause, ReceivedRequest } from "./fake/received.ts";
+export { ReceivedLog } from "./fake/received.ts";
+export { nodeConstants, nodeConstantsTable } from "./node-constants.ts";
+export { countTokens, nextWord } from "./readable-words.ts";
+export type { RandomSource } from "./seeded-random.ts";
+export { logNormalFactor, seededRandom } from "./seeded-random.ts";
+export type { NodeConstants, PrefillChunk, StepWork } from "./step-model.ts";
+export { decodeRunMs, stepMs } from "./step-model.ts";

@@ -1,0 +1,280 @@
+import { randomUUID } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
+import { retryAfterHeader } from "./engine-behaviour.ts";
+import type { EventStream, Exchange } from "./exchange.ts";
+import type { GenerationSink } from "./generation.ts";
+import { GenerationRun, sendPlain } from "./generation.ts";
+import type { InferenceRequest, JsonObject } from "./inference-request.ts";
+import { isObject, readInferenceRequest } from "./inference-request.ts";
+import { LlamacppMetrics } from "./llamacpp-metrics.ts";
+import { LLAMACPP_BUILD, LLAMACPP_WRITERS } from "./llamacpp-shapes.ts";
+
+/** cpp-httplib: 5 s idle, 100 requests per connection, and it says both. */
+export function llamacppHttpHabits(settings: NodeSettings): HttpHabits {
+  return {
+    headers: { server: "llama.cpp", "access-control-allow-origin": "*" },
+    keepAliveMs: settings.keepAliveMs,
+    maxRequestsPerConnection: 100,
+    hasConnectionHint: true,
+    maxBodyBytes: 100 * 1024 * 1024,
+  };
+}
+
+const JSON_TYPE = { "content-type": "application/json; charset=utf-8" };
+
+/** A llama.cpp `llama-server` started with `--metrics`. */
+export class FakeLlamacpp implements EngineBehaviour {
+  readonly #context: NodeContext;
+  readonly #metrics: LlamacppMetrics;
+  readonly #startedMs = performance.now();
+  #scrapeCount = 0;
+  #isTerminating = false;
+
+  constructor(context: NodeContext) {
+    this.#context = context;
+    this.#metrics = new LlamacppMetrics(context);
+  }
+
+  handle(exchange: Exchange): void {
+    const { path, method } = exchange;
+    const isHealth = path === "/health" || path === "/v1/health";
+    // A worker that waits for the end takes requests of open connections and never answers them.
+    if (this.#isTerminating) return;
+    if (!isHealth && !this.#hasKey(exchange)) {
+      this.#error(exchange, 401, "authentication_error", "Invalid API Key");
+      return;
+    }
+    if (performance.now() - this.#startedMs < this.#context.settings.loadMs) {
+      this.#error(exchange, 503, "unavailable_error", "Loading model");
+      return;
+    }
+    const route = `${method} ${path}`;
+    switch (route) {
+      case "GET /health":
+      case "GET /v1/health":
+        exchange.json(200, { status: "ok" }, JSON_TYPE);
+        return;
+      case "GET /metrics":
+        this.#scrapeCount += 1;
+        exchange.send(200, this.#metrics.text(), {
+          "content-type": "text/plain; version=0.0.4",
+          "process-start-time-unix": Math.floor(this.#context.startedUnixS),
+        });
+        return;
+      case "GET /v1/models":
+      case "GET /models":
+        exchange.json(200, this.#models(), JSON_TYPE);
+        return;
+      case "GET /props":
+        exchange.json(200, this.#props(), JSON_TYPE);
+        return;
+      case "GET /slots":
+        this.#slots(exchange);
+        return;
+      case "POST /v1/chat/completions":
+      case "POST /chat/completions":
+      case "POST /v1/completions":
+      case "POST /v1/embeddings":
+        this.#post(exchange);
+        return;
+      default:
+        this.#error(exchange, 404, "not_found_error", "File Not Found");
+    }
+  }
+
+  overloaded(exchange: Exchange, retryAfterS: number): void {
+    const error = { code: 503, message: "no slot available", type: "unavailable_error" };
+    exchange.json(503, { error }, { ...JSON_TYPE, ...retryAfterHeader(retryAfterS) });
+  }
+
+  misconfigured(exchange: Exchange, code: 401 | 404): void {
+    if (code === 401) this.#error(exchange, 401, "authentication_error", "Invalid API Key");
+    else this.#error(exchange, 404, "not_found_error", "File Not Found");
+  }
+
+  bodyTooLarge(exchange: Exchange): void {
+    exchange.send(413, "");
+  }
+
+  /** Closes the listener at once and leaves callers hanging: silence, one comment on streams, then a cut. */
+  terminate(): void {
+    this.#isTerminating = true;
+    this.#context.closeListener();
+    for (const run of [...this.#context.runs]) run.fail();
+    this.#context.after(this.#context.settings.terminateSilenceMs, () => {
+      this.#context.exit("fin");
+    });
+  }
+
+  /** There is no engine apart from the server: the process dies. */
+  engineDeath(): void {
+    this.#context.exit("rst");
+  }
+
+  #hasKey(exchange: Exchange): boolean {
+    const { apiKey } = this.#context.settings;
+    return apiKey === "" || exchange.header("authorization") === `Bearer ${apiKey}`;
+  }
+
+  #models(): JsonObject {
+    const { settings, startedUnixS } = this.#context;
+    const entry = {
+      id: settings.model,
+      object: "model",
+      created: Math.floor(startedUnixS),
+      owned_by: "llamacpp",
+      meta: { vocab_type: 2, n_vocab: 128256, n_ctx_train: settings.maxModelLen, n_embd: 4096 },
+    };
+    return { models: [{ name: settings.model, model: settings.model }], object: "list", data: [entry] };
+  }
+
+  #props(): JsonObject {
+    const { settings } = this.#context;
+    return {
+      default_generation_settings: { id: 0, n_ctx: settings.maxModelLen, is_processing: false },
+      total_slots: settings.maxSequences,
+      model_alias: settings.model,
+      model_path: `/models/${settings.model}.gguf`,
+      modalities: { vision: false, audio: false },
+      build_info: LLAMACPP_BUILD,
+      is_sleeping: false,
+    };
+  }
+
+  #slots(exchange: Exchange): void {
+    const { settings, driver } = this.#context;
+    const busy = Math.min(settings.maxSequences, driver.batch.runningCount);
+    if (exchange.query.has("fail_on_no_slot") && busy >= settings.maxSequences) {
+      this.#error(exchange, 503, "unavailable_error", "no slot available");
+      return;
+    }
+    const slots = Array.from({ length: settings.maxSequences }, (_, id) => ({
+      id,
+      n_ctx: settings.maxModelLen,
+      speculative: false,
+      is_processing: id < busy,
+    }));
+    exchange.json(200, slots, JSON_TYPE);
+  }
+
+  #post(exchange: Exchange): void {
+    let body: unknown;
+    try {
+      body = JSON.parse(exchange.body.toString("utf8"));
+    } catch {
+      const message =
+        "[json.exception.parse_error.101] parse error at line 1, column 1: syntax error while parsing value";
+      this.#error(exchange, 500, "server_error", message);
+      return;
+    }
+    if (!isObject(body)) {
+      this.#error(exchange, 500, "server_error", "[json.exception.type_error.304] cannot use at() with array");
+      return;
+    }
+    const request = readInferenceRequest(body);
+    const { maxModelLen } = this.#context.settings;
+    if (request.inputCount < 0) {
+      this.#error(exchange, 400, "invalid_request_error", "'messages' is required");
+    } else if (request.promptTokens >= maxModelLen) {
+      exchange.json(400, contextError(request.promptTokens, maxModelLen), JSON_TYPE);
+    } else if (exchange.path === "/v1/embeddings") this.#embed(exchange, request);
+    else this.#generate(exchange, request);
+  }
+
+  #generate(exchange: Exchange, request: InferenceRequest): void {
+    const { settings } = this.#context;
+    const writer = exchange.path.endsWith("/chat/completions") ? LLAMACPP_WRITERS.chat : LLAMACPP_WRITERS.text;
+    const fault = exchange.faults.takeStream();
+    const head = {
+      id: `chatcmpl-${randomUUID().replaceAll("-", "")}`,
+      // Whatever the caller asked for: the server has one model and answers as that.
+      model: settings.model,
+      created: Math.floor(Date.now() / 1e3),
+    };
+    let stream: EventStream | undefined;
+    const scrapesBefore = this.#scrapeCount;
+    const sink: GenerationSink = {
+      onToken: (token) => {
+        for (const event of stream === undefined ? [] : writer.token(head, token, run)) stream?.event(event);
+      },
+      onDone: () => {
+        this.#metrics.finish(run);
+        if (stream === undefined) sendPlain(exchange, fault, writer.whole(head, run));
+        else {
+          for (const event of writer.end(head, run)) stream.event(event);
+          stream.end();
+        }
+      },
+      // The process is on its way out: a stream hears one comment before the cut, a plain request nothing.
+      onFailed: () => {
+        if (stream === undefined) return;
+        const late = settings.terminateSilenceMs * 0.95;
+        this.#context.after(late, () => stream?.comment(":\n\n"));
+      },
+    };
+    const run = new GenerationRun(this.#context, exchange, request, sink);
+    if (fault?.kind === "error-first" && !request.isStream) {
+      this.#error(exchange, 500, "server_error", "Compute error.");
+      return;
+    }
+    if (request.isStream) {
+      stream = exchange.openStream({}, fault);
+      if (fault?.kind === "error-first") {
+        stream.event(
+          `data: ${JSON.stringify({ error: { code: 500, message: "Compute error.", type: "server_error" } })}\n\n`,
+        );
+        stream.end();
+        return;
+      }
+      for (const event of writer.begin(head, run)) stream.event(event);
+      this.#ping(exchange, stream);
+    }
+    // A plain request that its caller left goes on to its limit when `/metrics` was read in the meantime.
+    run.start(fault, () => !request.isStream && this.#scrapeCount > scrapesBefore);
+  }
+
+  #embed(exchange: Exchange, request: InferenceRequest): void {
+    const fault = exchange.faults.takeStream();
+    const { driver, settings } = this.#context;
+    const sequence = driver.submit(request.promptTokens, 0, {
+      onToken: () => {},
+      onFinished: () => {
+        const data = Array.from({ length: request.inputCount }, (_, index) => ({
+          embedding: Array.from({ length: 8 }, (_unused, axis) => Math.cos(index + axis) / 2),
+          index,
+          object: "embedding",
+        }));
+        const usage = { prompt_tokens: request.promptTokens, total_tokens: request.promptTokens };
+        sendPlain(exchange, fault, { model: settings.model, object: "list", usage, data });
+      },
+    });
+    exchange.onOver(() => driver.cancel(sequence));
+  }
+
+  /** Comments while nothing else is written, so that callers see life during a long prefill or in the queue. */
+  #ping(exchange: Exchange, stream: EventStream): void {
+    const { pingIntervalMs } = this.#context.settings;
+    const timer = setInterval(() => {
+      if (!this.#isTerminating && performance.now() - stream.lastWriteMs >= pingIntervalMs * 0.9)
+        stream.comment(":\n\n");
+    }, pingIntervalMs);
+    exchange.onOver(() => clearInterval(timer));
+  }
+
+  #error(exchange: Exchange, code: number, type: string, message: string): void {
+    exchange.json(code, { error: { code, message, type } }, JSON_TYPE);
+  }
+}
+
+function contextError(promptTokens: number, contextTokens: number): JsonObject {
+  return {
+    error: {
+      code: 400,
+      message: `request (${promptTokens} tokens) exceeds the available context size (${contextTokens} tokens), try increasing it`,
+      type: "exceed_context_size_error",
+      n_prompt_tokens: promptTokens,
+      n_ctx: contextTokens,
+    },
+  };
+}

@@ -1,0 +1,158 @@
+/**
+ * Step 2: which nodes can take the request, why the others cannot, and the best-ranked node of each family. One pass
+ * over the rows that serve the model, reading the table only.
+ */
+
+import { canUse, type WaitingHead } from "../claims.ts";
+import type { Decision } from "../decision.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { isRankedLast } from "../load.ts";
+import { ENDPOINTS, EXCLUSIONS, type Exclusion } from "../reasons.ts";
+import { hasFailedOn, type RouteRequest } from "../route-request.ts";
+
+const EXCLUSION_COUNT = EXCLUSIONS.length;
+const INDEX = Object.freeze(Object.fromEntries(EXCLUSIONS.map((name, index) => [name, index]))) as Readonly<
+  Record<Exclusion, number>
+>;
+
+/** Returned by `exclusionOf` for a node that can take the request. */
+export const CANDIDATE = -1;
+
+/** Added to the rank of a node that said it is overloaded, s per token: behind every other, and still in order. */
+const RANKED_LAST = 1e9;
+
+/** What a query depends on besides the table and the request. */
+export interface AvailabilityContext {
+  nowTick: number;
+  /** Parked heads that come before this request. */
+  heads: readonly WaitingHead[];
+  /** 0 ≤ draw < 1: where in the list the pass starts, so that equal nodes share. */
+  draw: number;
+  /** True when every node of the model cools: one whose poll succeeded since its failure may then be tried. */
+  mayTryCooling: boolean;
+}
+
+/** Fills the evidence columns of `decision` for each family of the policy's chain. O(rows of the model). */
+export function queryAvailability(
+  table: FleetTable,
+  request: RouteRequest,
+  context: AvailabilityContext,
+  decision: Decision,
+): void {
+  const { evidence } = decision;
+  const { policy, model } = request;
+  resetEvidence(decision, request);
+  const { rows, placements, families } = model;
+  const { positionOfFamily, acceptableWaiting } = policy;
+  const { foreign, waiting, concurrencyLimit, tokensPerSecond, elsewhere } = table;
+  const inFlight = table.total.inFlight;
+  const count = rows.length;
+  if (decision.candidates.length < count) decision.candidates = new Int32Array(count * 2);
+  const start = Math.min(count - 1, Math.floor(context.draw * count));
+  for (let step = 0; step < count; step++) {
+    const index = start + step < count ? start + step : start + step - count;
+    const row = rows[index] as number;
+    const position = positionOfFamily[families[index] as number] ?? -1;
+    if (position < 0) {
+      decision.outsideChain += 1;
+      continue;
+    }
+    evidence.nodes[position] = (evidence.nodes[position] as number) + 1;
+    const placement = placements[index] as number;
+    const others = foreign[row] as number;
+    // NaN > 0 is false: an unknown foreign load counts as none
+    const depth = (others > 0 ? others : 0) + (inFlight[row] as number) + (elsewhere[row] as number);
+    const exclusion = exclusionOf(table, request, context, row, placement, depth);
+    if (exclusion !== CANDIDATE) {
+      const cell = position * EXCLUSION_COUNT + exclusion;
+      evidence.excluded[cell] = (evidence.excluded[cell] as number) + 1;
+      continue;
+    }
+    decision.candidates[decision.candidateCount] = index;
+    decision.candidateCount += 1;
+    let rank = (depth + 1) / (tokensPerSecond[placement] as number);
+    if (isRankedLast(table, row)) rank += RANKED_LAST;
+    if (rank < (evidence.rank[position] as number)) {
+      evidence.rank[position] = rank;
+      evidence.best[position] = index;
+      evidence.depth[position] = depth;
+    }
+    const isAcceptable =
+      !((waiting[row] as number) > acceptableWaiting) && !(depth - (concurrencyLimit[row] as number) > acceptableWaiting);
+    if (isAcceptable && rank < (evidence.acceptableRank[position] as number)) {
+      evidence.acceptableRank[position] = rank;
+      evidence.bestAcceptable[position] = index;
+    }
+  }
+}
+
+function resetEvidence(decision: Decision, request: RouteRequest): void {
+  const { evidence } = decision;
+  const { chainFamilies, chainTiers } = request.policy;
+  decision.families = chainFamilies.length;
+  decision.outsideChain = 0;
+  decision.candidateCount = 0;
+  for (let position = 0; position < chainFamilies.length; position++) {
+    evidence.family[position] = chainFamilies[position] as number;
+    evidence.tier[position] = chainTiers[position] as number;
+    evidence.nodes[position] = 0;
+    evidence.best[position] = -1;
+    evidence.bestAcceptable[position] = -1;
+    evidence.depth[position] = Number.NaN;
+    evidence.rank[position] = Number.POSITIVE_INFINITY;
+    evidence.acceptableRank[position] = Number.POSITIVE_INFINITY;
+    evidence.estimateMs[position] = Number.NaN;
+    evidence.costUsd[position] = Number.NaN;
+  }
+  evidence.excluded.fill(0, 0, chainFamilies.length * EXCLUSION_COUNT);
+}
+
+/**
+ * Why a node cannot take the request: an index into `EXCLUSIONS`, or `CANDIDATE`. Numbers are passed one by one, since
+ * an object per node would be garbage per node.
+ */
+export function exclusionOf(
+  table: FleetTable,
+  request: RouteRequest,
+  context: AvailabilityContext,
+  row: number,
+  placement: number,
+  depth: number,
+): number {
+  const { nowTick } = context;
+  if (request.failedCount > 0 && hasFailedOn(request, row)) return INDEX.failed_this_request;
+  if (table.isLive[row] !== 1 || table.isDraining[row] === 1) return INDEX.draining;
+  if (table.isUnhealthy[row] === 1) return INDEX.unhealthy;
+  if (table.goodPolls[row] === 0) return INDEX.not_polled;
+  const cooldownUntil = table.cooldownUntil[row] as number;
+  if (cooldownUntil !== 0) {
+    if (cooldownUntil > nowTick && !mayTryEarly(table, row, context)) return INDEX.cooling_down;
+    if ((table.trialUntil[row] as number) > nowTick) return INDEX.trial_running;
+  }
+  if ((table.backoffUntil[row] as number) > nowTick) return INDEX.backing_off;
+  if ((table.misconfiguredUntil[placement] as number) > nowTick) return INDEX.misconfigured;
+  if ((table.endpointUntil[row * ENDPOINTS.length + request.endpoint] as number) > nowTick) {
+    return INDEX.endpoint_unsupported;
+  }
+  if ((table.contextTokens[placement] as number) <= request.contextAboveTokens) return INDEX.context_too_small;
+  if (Number.isNaN(table.contextTokens[placement] as number) && !Number.isNaN(request.contextAboveTokens)) {
+    return INDEX.context_too_small;
+  }
+  if (depth >= (table.maxInFlight[row] as number)) return INDEX.at_capacity;
+  if (context.heads.length > 0 && isReserved(table, context.heads, row)) return INDEX.reserved_for_queue;
+  return CANDIDATE;
+}
+
+/** A cooling node may be tried before its time when a good poll came after a failure that may not be its own. */
+function mayTryEarly(table: FleetTable, row: number, context: AvailabilityContext): boolean {
+  const hasRecovered = (table.goodPolls[row] as number) + 1 > (table.failedAtPoll[row] as number);
+  return hasRecovered && (context.mayTryCooling || table.isSuspectFailure[row] === 1);
+}
+
+function isReserved(table: FleetTable, heads: readonly WaitingHead[], row: number): boolean {
+  const family = table.family[row] as number;
+  for (const head of heads) {
+    if (canUse(head, row, family)) return true;
+  }
+  return false;
+}

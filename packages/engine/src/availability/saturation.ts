@@ -1,0 +1,78 @@
+/** No candidate: whether that is saturation, what the caller is told, and how long it should wait. */
+
+import { RETRY_AFTER_MAX_MS, RETRY_AFTER_MIN_MS } from "../bounds.ts";
+import { msOfTick } from "../deadline.ts";
+import { type Decision, excludedCount } from "../decision.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { CELL } from "../fleet-table.ts";
+import { EXCLUSIONS, type Exclusion, type NoNodeReason, REASONS } from "../reasons.ts";
+import type { RouteRequest } from "../route-request.ts";
+
+/** Exclusions of nodes that are well and have no room now. */
+const FULL: readonly Exclusion[] = ["at_capacity", "reserved_for_queue", "backing_off"];
+/** Exclusions that end by themselves, with a trial or a poll. */
+const RECOVERING: readonly Exclusion[] = ["cooling_down", "trial_running", "not_polled"];
+/** Exclusions that only this request causes. */
+const OF_THIS_REQUEST: readonly Exclusion[] = ["failed_this_request", "context_too_small"];
+
+/** True when a node cools and none is well: then a cooling one that answers polls again may be tried. */
+export function isOnlyCooling(decision: Decision): boolean {
+  return countOf(decision, ["cooling_down"]) > 0 && countOf(decision, FULL) === 0;
+}
+
+/** Fills kind, reason and `retryAfterMs` of a decision without a candidate. */
+export function judgeNoNode(table: FleetTable, request: RouteRequest, nowTick: number, decision: Decision): void {
+  if (countOf(decision, FULL) > 0) {
+    settleAs(decision, "saturated", "queue_saturated");
+    decision.retryAfterMs = clampRetryAfter(drainWaitMs(table, request));
+    return;
+  }
+  const isExhausted = countOf(decision, OF_THIS_REQUEST) > 0 && countOf(decision, RECOVERING) === 0;
+  settleAs(decision, isExhausted ? "exhausted" : "saturated", isExhausted ? "nodes_exhausted" : "no_node_available");
+  decision.retryAfterMs = clampRetryAfter(trialWaitMs(table, request, nowTick));
+}
+
+function settleAs(decision: Decision, kind: "saturated" | "exhausted", reason: NoNodeReason): void {
+  decision.kind = kind;
+  decision.reason = REASONS.indexOf(reason);
+}
+
+function countOf(decision: Decision, exclusions: readonly Exclusion[]): number {
+  let count = 0;
+  for (let position = 0; position < decision.families; position++) {
+    for (const exclusion of exclusions) count += excludedCount(decision, position, EXCLUSIONS.indexOf(exclusion));
+  }
+  return count;
+}
+
+/** Everybody parked goes first: (parked + 1) ÷ requests that end per second on the nodes of the chain; NaN: unknown. */
+function drainWaitMs(table: FleetTable, request: RouteRequest): number {
+  let drainPerSecond = 0;
+  for (let index = 0; index < request.model.rows.length; index++) {
+    if (!isInChain(request, index)) continue;
+    const rate = table.drainPerSecond[request.model.rows[index] as number] as number;
+    if (rate > 0) drainPerSecond += rate;
+  }
+  const ahead = Atomics.load(table.cells, CELL.parked);
+  return drainPerSecond === 0 ? Number.NaN : ((ahead + 1) / drainPerSecond) * 1000;
+}
+
+/** Time to the earliest trial of a node of the chain, ms; NaN: none cools. */
+function trialWaitMs(table: FleetTable, request: RouteRequest, nowTick: number): number {
+  let earliest = Number.POSITIVE_INFINITY;
+  for (let index = 0; index < request.model.rows.length; index++) {
+    const row = request.model.rows[index] as number;
+    const until = Math.max(table.cooldownUntil[row] as number, table.trialUntil[row] as number);
+    if (isInChain(request, index) && until > nowTick) earliest = Math.min(earliest, until);
+  }
+  return earliest === Number.POSITIVE_INFINITY ? Number.NaN : msOfTick(earliest - nowTick);
+}
+
+function isInChain(request: RouteRequest, index: number): boolean {
+  return (request.policy.positionOfFamily[request.model.families[index] as number] ?? -1) >= 0;
+}
+
+function clampRetryAfter(waitMs: number): number {
+  if (Number.isNaN(waitMs)) return RETRY_AFTER_MIN_MS;
+  return Math.min(RETRY_AFTER_MAX_MS, Math.max(RETRY_AFTER_MIN_MS, waitMs));
+}

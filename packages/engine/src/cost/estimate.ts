@@ -1,0 +1,88 @@
+/**
+ * Response-time estimate of a request on a node, behind one interface, so that a better predictor replaces it in one
+ * place.
+ */
+
+import { DEFAULT_OUTPUT_TOKENS } from "../bounds.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { ENDPOINTS } from "../reasons.ts";
+import type { RouteRequest } from "../route-request.ts";
+
+const EMBEDDINGS = ENDPOINTS.indexOf("embeddings");
+const RERANK = ENDPOINTS.indexOf("rerank");
+
+/** Predicts times of a request on a placement at a depth (requests already there). All results in ms. */
+export interface Estimator {
+  /** Whole response. */
+  responseMs(table: FleetTable, request: RouteRequest, placement: number, depth: number): number;
+  /** Time to first token. */
+  ttftMs(table: FleetTable, request: RouteRequest, placement: number, depth: number): number;
+  /** Time per output token. */
+  tokenMs(table: FleetTable, request: RouteRequest, placement: number, depth: number): number;
+}
+
+/** True for endpoints that generate nothing: their work is the prompt. */
+export function isPromptOnly(endpoint: number): boolean {
+  return endpoint === EMBEDDINGS || endpoint === RERANK;
+}
+
+/**
+ * Tokens that a request is expected to cost a node: the smaller of the caller's limit and the model's mean output
+ * (256 until known), times the answers asked for; for embeddings and rerank the prompt's tokens.
+ */
+export function expectedTokens(table: FleetTable, request: RouteRequest): number {
+  if (isPromptOnly(request.endpoint)) return Math.max(1, request.promptTokens);
+  const mean = table.meanOutputTokens[request.model.index] as number;
+  const output = Number.isNaN(mean) ? DEFAULT_OUTPUT_TOKENS : mean;
+  // NaN (no limit) < output is false
+  return Math.max(1, request.maxTokens < output ? request.maxTokens : output) * request.answers;
+}
+
+/**
+ * The simple estimate:
+ *
+ *   response = max(expected ÷ stream rate, expected × (depth + 1) ÷ capacity)
+ *
+ * the request alone, or its share of a node that works through everything that stands on it. First token: what stands
+ * before it, expected × depth ÷ capacity. Token time: the stream's own rate, or capacity shared by all.
+ */
+export const simpleEstimator: Estimator = {
+  responseMs(table, request, placement, depth) {
+    const expected = expectedTokens(table, request);
+    const shared = (expected * (depth + 1)) / (table.tokensPerSecond[placement] as number);
+    if (isPromptOnly(request.endpoint)) return shared * 1000;
+    return Math.max(expected / (table.streamTokensPerSecond[placement] as number), shared) * 1000;
+  },
+  ttftMs(table, request, placement, depth) {
+    return ((expectedTokens(table, request) * depth) / (table.tokensPerSecond[placement] as number)) * 1000;
+  },
+  tokenMs(table, _request, placement, depth) {
+    const alone = 1 / (table.streamTokensPerSecond[placement] as number);
+    return Math.max(alone, (depth + 1) / (table.tokensPerSecond[placement] as number)) * 1000;
+  },
+};
+
+/** True when the estimate on a node meets every target that the policy sets; without targets it always does. */
+export function meetsTargets(
+  table: FleetTable,
+  request: RouteRequest,
+  estimator: Estimator,
+  node: { placement: number; depth: number; responseMs: number },
+): boolean {
+  const { policy } = request;
+  if (node.responseMs > policy.latencyTargetMs) return false;
+  if (!request.isStream) return true;
+  return (
+    !(estimator.ttftMs(table, request, node.placement, node.depth) > policy.ttftTargetMs) &&
+    !(estimator.tokenMs(table, request, node.placement, node.depth) > policy.tokenTargetMs)
+  );
+}
+
+/**
+ * Cost of a request on a node, USD: price per hour × the share of an hour of the node that it uses
+ * (expected tokens ÷ tokens/s). NaN when the price is unknown.
+ */
+export function costUsd(table: FleetTable, request: RouteRequest, row: number, placement: number): number {
+  const hours = expectedTokens(table, request) / (table.tokensPerSecond[placement] as number) / 3600;
+  return (table.priceUsdPerHour[row] as number) * hours;
+}

@@ -1,0 +1,113 @@
+/**
+ * One decision, steps 1–4, in their order: admission → availability → cost → dispatch. The only file that knows it.
+ * Reads the fleet table and its arguments; writes the booking and the decision.
+ */
+
+import { announceRoom, headsBefore } from "./admission/saturation-queue.ts";
+import { queryAvailability } from "./availability/query.ts";
+import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
+import { BOOKING_TRIES_MAX } from "./bounds.ts";
+import { choose } from "./cost/choose.ts";
+import { type Estimator, expectedTokens } from "./cost/estimate.ts";
+import type { Decision } from "./decision.ts";
+import type { Directory } from "./directory.ts";
+import { type Booking, completeBooking, takePlace, targetClassOf, undoPlace } from "./dispatch/booking.ts";
+import { tickOf } from "./deadline.ts";
+import { takeTrials } from "./dispatch/trial.ts";
+import type { FleetTable } from "./fleet-table.ts";
+import { depthOf } from "./load.ts";
+import type { RouteRequest } from "./route-request.ts";
+
+export { admit } from "./admission/admit.ts";
+
+/** What a worker decides with. */
+export interface Decider {
+  readonly table: FleetTable;
+  readonly worker: number;
+  readonly directory: Directory;
+  readonly estimator: Estimator;
+}
+
+/**
+ * Steps 2–4 for an admitted request. Chooses a node and books a place on it in one step, so nothing may be sent before
+ * this returns `chosen`, and whoever gets `chosen` must release the booking.
+ *
+ * @param nowMs engine clock, ms. @param draw seeded number in [0, 1) for the last tie.
+ * @param decision filled with the choice and its evidence; valid until the next call with it.
+ * @returns the booking, or null: `decision.kind` says `saturated` (a node may take it later) or `exhausted` (every node
+ *   left has failed this request). O(rows of the model).
+ */
+export function decide(
+  decider: Decider,
+  request: RouteRequest,
+  nowMs: number,
+  draw: number,
+  decision: Decision,
+): Booking | null {
+  const { table, estimator } = decider;
+  const nowTick = tickOf(nowMs);
+  begin(decision, decider);
+  for (let tries = 0; ; tries++) {
+    const heads = headsBefore(table, decider.directory, request.ticket);
+    queryAvailability(table, request, { nowTick, heads, draw, mayTryCooling: false }, decision);
+    if (decision.candidateCount === 0 && isOnlyCooling(decision)) {
+      queryAvailability(table, request, { nowTick, heads, draw, mayTryCooling: true }, decision);
+    }
+    if (!choose(table, request, { estimator, draw }, decision)) {
+      judgeNoNode(table, request, nowTick, decision);
+      return null;
+    }
+    const booking = book(decider, request, decision, { nowTick, tries });
+    if (booking !== null) {
+      decision.kind = "chosen";
+      decision.dataAgeMs = nowMs - (table.polledAtMs[decision.row] as number);
+      return booking;
+    }
+    decision.bookingRaces += 1;
+  }
+}
+
+function begin(decision: Decision, { directory }: Decider): void {
+  decision.row = -1;
+  decision.placement = -1;
+  decision.position = -1;
+  decision.family = -1;
+  decision.reason = 0;
+  decision.depth = Number.NaN;
+  decision.estimateMs = Number.NaN;
+  decision.costUsd = Number.NaN;
+  decision.trial.node = 0;
+  decision.trial.placement = 0;
+  decision.trial.endpoint = 0;
+  decision.dataAgeMs = Number.NaN;
+  decision.directoryVersion = directory.version;
+  decision.bookingRaces = 0;
+  decision.retryAfterMs = Number.NaN;
+}
+
+/**
+ * Takes the chosen place, or returns null when another worker was first: more stands on the node than was decided on
+ * (at most `BOOKING_TRIES_MAX` times), its limit is reached, or its trial went to another request.
+ */
+function book(
+  { table, worker }: Decider,
+  request: RouteRequest,
+  decision: Decision,
+  { nowTick, tries }: { nowTick: number; tries: number },
+): Booking | null {
+  const { row } = decision;
+  const others = depthOf(table, row) - (table.total.inFlight[row] as number);
+  const depth = others + takePlace(table, worker, row);
+  const isRaced = depth > decision.depth && tries < BOOKING_TRIES_MAX;
+  if (isRaced || depth >= (table.maxInFlight[row] as number) || !takeTrials(table, request, decision, nowTick)) {
+    undoPlace(table, worker, row);
+    announceRoom(table);
+    return null;
+  }
+  decision.depth = depth;
+  return completeBooking(table, worker, row, {
+    promptTokens: request.promptTokens,
+    kvTokens: request.promptTokens + expectedTokens(table, request),
+    targetClass: targetClassOf(request.policy.latencyTargetMs),
+  });
+}

@@ -1,0 +1,88 @@
+/**
+ * Trials: after a cooldown (or the like of it for a model or an endpoint on a node) exactly one request goes there and
+ * decides, at its commit point, whether traffic returns. The right to be that request is a lease with a deadline, so
+ * that a trial that ends in no verdict, or with its thread, blocks nobody.
+ */
+
+import { takeLease } from "../deadline.ts";
+import type { Decision, TrialLeases } from "../decision.ts";
+import { TICK_MS } from "../bounds.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { ENDPOINTS } from "../reasons.ts";
+import type { RouteRequest } from "../route-request.ts";
+
+/** What trial leases hang on. */
+export interface TrialPlace {
+  row: number;
+  placement: number;
+  /** Index into `ENDPOINTS`. */
+  endpoint: number;
+}
+
+/** Takes every trial lease that an attempt at the chosen place needs; false, with none taken, if one is held. */
+export function takeTrials(table: FleetTable, request: RouteRequest, decision: Decision, nowTick: number): boolean {
+  const { row, placement, trial } = decision;
+  const untilTick = nowTick + Math.max(1, Math.ceil((table.cooldownMs[row] as number) / TICK_MS));
+  const lease = { nowTick, untilTick };
+  trial.node = 0;
+  trial.placement = 0;
+  trial.endpoint = 0;
+  if (Atomics.load(table.cooldownUntil, row) !== 0) {
+    if (!takeLease(table.trialUntil, row, lease)) return false;
+    trial.node = untilTick;
+  }
+  if (Atomics.load(table.misconfiguredUntil, placement) !== 0) {
+    if (!takeLease(table.misconfiguredUntil, placement, lease)) return giveUp(table, decision, request.endpoint);
+    trial.placement = untilTick;
+  }
+  const cell = row * ENDPOINTS.length + request.endpoint;
+  if (Atomics.load(table.endpointUntil, cell) !== 0) {
+    if (!takeLease(table.endpointUntil, cell, lease)) return giveUp(table, decision, request.endpoint);
+    trial.endpoint = untilTick;
+  }
+  return true;
+}
+
+function giveUp(table: FleetTable, decision: Decision, endpoint: number): false {
+  returnTrials(table, { row: decision.row, placement: decision.placement, endpoint }, decision.trial);
+  return false;
+}
+
+/** Hands leases back without a verdict: the next request may be the trial. */
+export function returnTrials(table: FleetTable, place: TrialPlace, trial: TrialLeases): void {
+  if (trial.node !== 0) Atomics.compareExchange(table.trialUntil, place.row, trial.node, 0);
+  if (trial.placement !== 0) Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, EXPIRED);
+  if (trial.endpoint !== 0) {
+    const cell = place.row * ENDPOINTS.length + place.endpoint;
+    Atomics.compareExchange(table.endpointUntil, cell, trial.endpoint, EXPIRED);
+  }
+  trial.node = 0;
+  trial.placement = 0;
+  trial.endpoint = 0;
+}
+
+/** A deadline that is past and still asks for a trial. */
+const EXPIRED = 1;
+
+/** The trial succeeded: traffic returns. A cooldown that began after the trial was sent stays. */
+export function passTrials(
+  table: FleetTable,
+  place: TrialPlace,
+  attempt: { trial: TrialLeases; sentAtTick: number },
+): void {
+  const { trial } = attempt;
+  if (trial.node !== 0) {
+    const until = Atomics.load(table.cooldownUntil, place.row);
+    const isNewer = Atomics.load(table.cooldownFrom, place.row) > attempt.sentAtTick;
+    if (!isNewer && Atomics.compareExchange(table.cooldownUntil, place.row, until, 0) === until) {
+      Atomics.store(table.failedAtPoll, place.row, 0);
+      Atomics.store(table.isSuspectFailure, place.row, 0);
+    }
+  }
+  if (trial.placement !== 0) Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, 0);
+  if (trial.endpoint !== 0) {
+    const cell = place.row * ENDPOINTS.length + place.endpoint;
+    Atomics.compareExchange(table.endpointUntil, cell, trial.endpoint, 0);
+  }
+  returnTrials(table, place, trial);
+}

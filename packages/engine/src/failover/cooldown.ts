@@ -1,0 +1,51 @@
+/** Cooldowns: what a failed attempt does to its node. Deadlines only move later. */
+
+import { extend, tickAfter } from "../deadline.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { ENDPOINTS } from "../reasons.ts";
+
+/**
+ * Starts (or restarts, after a failed trial) the cooldown of a node. An attempt that was sent before the present
+ * cooldown began neither extends nor ends it.
+ *
+ * @param failure `sentAtTick` when the attempt was sent; `isSuspect` the request failed with a 5xx on another node
+ *   before, so the fault may be its own and a good poll is enough for a trial.
+ */
+export function startCooldown(
+  table: FleetTable,
+  row: number,
+  failure: { nowMs: number; nowTick: number; sentAtTick: number; isSuspect: boolean },
+): void {
+  const isRunning = Atomics.load(table.cooldownUntil, row) > failure.nowTick;
+  if (isRunning && failure.sentAtTick < Atomics.load(table.cooldownFrom, row)) return;
+  if (!extend(table.cooldownUntil, row, tickAfter(failure.nowMs + (table.cooldownMs[row] as number)))) return;
+  extend(table.cooldownFrom, row, failure.nowTick);
+  Atomics.store(table.failedAtPoll, row, Atomics.load(table.goodPolls, row) + 1);
+  Atomics.store(table.isSuspectFailure, row, failure.isSuspect ? 1 : 0);
+}
+
+/** Takes an overloaded node out for as long as it asked (at most its cooldown), or ranks it last until its next poll. */
+export function backOff(table: FleetTable, row: number, overload: { nowMs: number; retryAfterMs: number }): void {
+  if (overload.retryAfterMs > 0) {
+    const waitMs = Math.min(overload.retryAfterMs, table.cooldownMs[row] as number);
+    extend(table.backoffUntil, row, tickAfter(overload.nowMs + waitMs));
+    return;
+  }
+  Atomics.store(table.overloadedAtPoll, row, Atomics.load(table.goodPolls, row) + 1);
+}
+
+/** Takes a node out for one model. */
+export function blockPlacement(table: FleetTable, row: number, placement: number, nowMs: number): void {
+  extend(table.misconfiguredUntil, placement, tickAfter(nowMs + (table.cooldownMs[row] as number)));
+}
+
+/** Takes a node out for one endpoint. */
+export function blockEndpoint(table: FleetTable, row: number, endpoint: number, nowMs: number): void {
+  const cell = row * ENDPOINTS.length + endpoint;
+  extend(table.endpointUntil, cell, tickAfter(nowMs + (table.cooldownMs[row] as number)));
+}
+
+/** A poll shows the model served: a refusal by 404 is over. */
+export function unblockPlacement(table: FleetTable, placement: number): void {
+  Atomics.store(table.misconfiguredUntil, placement, 0);
+}

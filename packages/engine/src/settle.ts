@@ -1,0 +1,153 @@
+/**
+ * The end of an attempt: step 5. Gives the booking back, writes what the outcome says about the node, and returns what
+ * follows. Called exactly once for every booking.
+ */
+
+import { announceRoom } from "./admission/saturation-queue.ts";
+import { tickOf } from "./deadline.ts";
+import type { TrialLeases } from "./decision.ts";
+import { type Booking, releaseBooking } from "./dispatch/booking.ts";
+import { passTrials, returnTrials, type TrialPlace } from "./dispatch/trial.ts";
+import { backOff, blockEndpoint, blockPlacement, startCooldown } from "./failover/cooldown.ts";
+import { type FailoverLimits, type Move, nextMove } from "./failover/next-move.ts";
+import { type AttemptEnd, classifyEnd, isFailedConnect } from "./failover/outcome.ts";
+import type { RetryBudget } from "./failover/retry-budget.ts";
+import type { FleetTable } from "./fleet-table.ts";
+import type { Outcome } from "./reasons.ts";
+import { noteFailedRow, type RouteRequest } from "./route-request.ts";
+
+/** One dispatch of a request to a node. */
+export interface Attempt {
+  readonly booking: Booking;
+  readonly placement: number;
+  /** Index into `ENDPOINTS`. */
+  readonly endpoint: number;
+  /** Leases that make this attempt a trial; handed back by `settle`. */
+  readonly trial: TrialLeases;
+  /** Time of sending, engine clock ms. */
+  readonly sentAtMs: number;
+  /** True for the second try on the same node, on a fresh connection. */
+  readonly isFreshConnection: boolean;
+  /** True once the attempt's verdict has been written (at its commit point, or at its end). */
+  isJudged: boolean;
+}
+
+/** What `settle` works with. */
+export interface Settler {
+  readonly table: FleetTable;
+  readonly worker: number;
+  readonly limits: FailoverLimits;
+  readonly budget: RetryBudget;
+}
+
+/**
+ * The attempt reached its commit point: its answer belongs to the caller, and a trial has passed. `settle` follows when
+ * the answer has ended.
+ */
+export function noteCommit(settler: Settler, attempt: Attempt): void {
+  if (attempt.isJudged) return;
+  attempt.isJudged = true;
+  passTrials(settler.table, placeOf(attempt), { trial: attempt.trial, sentAtTick: tickOf(attempt.sentAtMs) });
+  announceRoom(settler.table);
+}
+
+/**
+ * Ends an attempt.
+ *
+ * @returns the outcome class and the next move. O(1).
+ */
+export function settle(
+  settler: Settler,
+  request: RouteRequest,
+  attempt: Attempt,
+  end: AttemptEnd,
+  nowMs: number,
+): { outcome: Outcome; move: Move } {
+  const { table, worker, limits, budget } = settler;
+  const outcome = classifyEnd(end);
+  judge(table, request, attempt, { outcome, end, nowMs });
+  returnTrials(table, placeOf(attempt), attempt.trial);
+  releaseBooking(table, worker, attempt.booking);
+  announceRoom(table);
+  if (!isFailedConnect(end) && outcome !== "unsent") request.attempts += 1;
+  if (countsAsFailed(outcome, attempt)) {
+    noteFailedRow(request, attempt.booking.row);
+    if (Number.isNaN(request.firstFailureAtMs)) request.firstFailureAtMs = nowMs;
+  }
+  const context = { nowMs, limits, budget, isFreshConnection: attempt.isFreshConnection };
+  return { outcome, move: nextMove(request, end, outcome, context) };
+}
+
+function placeOf(attempt: Attempt): TrialPlace {
+  return { row: attempt.booking.row, placement: attempt.placement, endpoint: attempt.endpoint };
+}
+
+function countsAsFailed(outcome: Outcome, attempt: Attempt): boolean {
+  switch (outcome) {
+    case "failure":
+    case "overloaded":
+    case "misconfigured":
+    case "endpoint_unsupported":
+    case "too_large":
+      return true;
+    case "unsent":
+      return attempt.isFreshConnection;
+    default:
+      return false;
+  }
+}
+
+/** Writes what the outcome says about the node. */
+function judge(
+  table: FleetTable,
+  request: RouteRequest,
+  attempt: Attempt,
+  { outcome, end, nowMs }: { outcome: Outcome; end: AttemptEnd; nowMs: number },
+): void {
+  const { row } = attempt.booking;
+  const isServerError = end.kind === "answer" && end.status >= 500;
+  switch (outcome) {
+    case "failure":
+    case "interrupted":
+      if (isServerError) request.serverErrors += 1;
+      startCooldown(table, row, {
+        nowMs,
+        nowTick: tickOf(nowMs),
+        sentAtTick: tickOf(attempt.sentAtMs),
+        isSuspect: isServerError && request.serverErrors >= 2,
+      });
+      break;
+    case "unsent":
+      if (attempt.isFreshConnection) {
+        const nowTick = tickOf(nowMs);
+        startCooldown(table, row, { nowMs, nowTick, sentAtTick: tickOf(attempt.sentAtMs), isSuspect: false });
+      }
+      break;
+    case "overloaded":
+      backOff(table, row, { nowMs, retryAfterMs: end.kind === "answer" ? end.retryAfterMs : Number.NaN });
+      break;
+    case "misconfigured":
+      blockPlacement(table, row, attempt.placement, nowMs);
+      break;
+    case "endpoint_unsupported":
+      blockEndpoint(table, row, attempt.endpoint, nowMs);
+      break;
+    case "too_large":
+      request.contextAboveTokens = limitThatWasTooSmall(table, attempt);
+      break;
+    case "success":
+      if (!attempt.isJudged) {
+        attempt.isJudged = true;
+        passTrials(table, placeOf(attempt), { trial: attempt.trial, sentAtTick: tickOf(attempt.sentAtMs) });
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+/** The next node has to take more than this one does; where that is unknown, no node is known to take more. */
+function limitThatWasTooSmall(table: FleetTable, attempt: Attempt): number {
+  const limit = table.contextTokens[attempt.placement] as number;
+  return Number.isNaN(limit) ? Number.POSITIVE_INFINITY : limit;
+}

@@ -1,9 +1,10 @@
 // `npm test [-- FILTER… | --flag…]`: the static checks, then node --test. A filter is a part of a path; flags go to node.
 // Whatever happens before, the last lines are the totals of node --test.
 import { spawn } from "node:child_process";
-import { globSync, readdirSync, readFileSync } from "node:fs";
+import { globSync } from "node:fs";
 import { join } from "node:path";
 import { run, summarize } from "./checks.ts";
+import { MarkedProcesses } from "./marked-processes.ts";
 import { TotalsLast } from "./totals-last.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -16,11 +17,13 @@ const testFiles = [
   "scripts/**/*.test.{ts,mjs}",
 ];
 
-// The longest file starts real serving engines, about half a minute on two cores; a hang ends long before this.
-const timeoutMs = 180_000;
+// The longest test starts real serving engines, about half a minute on two cores; a hang ends long before this.
+const defaultTestTimeoutMs = 120_000;
 
 const args = process.argv.slice(2);
 const nodeFlags = args.filter((arg) => arg.startsWith("-"));
+const timeoutFlag = nodeFlags.find((flag) => flag.startsWith("--test-timeout="));
+const testTimeoutMs = timeoutFlag === undefined ? defaultTestTimeoutMs : Number(timeoutFlag.split("=")[1]);
 const filters = args.filter((arg) => !arg.startsWith("-")).map((arg) => arg.replace(/^\.\//, ""));
 
 const files = globSync(testFiles, { cwd: root, exclude: (path) => path.includes("node_modules") })
@@ -40,50 +43,34 @@ if (filters.length === 0) {
   process.stdout.write("a filtered run leaves out the static checks (npm run check)\n\n");
 }
 
-// Every process that descends from this run carries the mark, so that what a test leaves behind can be found.
-const runMark = `ZML_TEST_RUN=${process.pid}-${Date.now()}`;
-const [markName = "", markValue = ""] = runMark.split("=");
-const child = spawn(
-  process.execPath,
-  ["--test", "--test-concurrency=2", `--test-timeout=${timeoutMs}`, "--test-reporter=spec", ...nodeFlags, ...files],
-  {
-    cwd: root,
-    stdio: ["inherit", "pipe", "inherit"],
-    env: { ...process.env, [markName]: markValue, ...(process.stdout.isTTY ? { FORCE_COLOR: "1" } : {}) },
-  },
-);
+// Every process that descends from this run carries the mark.
+const markName = "ZML_TEST_RUN";
+const markValue = `${process.pid}-${Date.now()}`;
+const nodeArgs = ["--test", "--test-concurrency=2", `--test-timeout=${testTimeoutMs}`, "--test-reporter=spec"];
+const child = spawn(process.execPath, [...nodeArgs, ...nodeFlags, ...files], {
+  cwd: root,
+  stdio: ["inherit", "pipe", "inherit"],
+  env: { ...process.env, [markName]: markValue, ...(process.stdout.isTTY ? { FORCE_COLOR: "1" } : {}) },
+});
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
+
+const started = new MarkedProcesses(`${markName}=${markValue}`);
+const strays: string[] = [];
+const stopWatching = started.watch({
+  exceptPid: child.pid ?? -1,
+  // Later than the deadline of a test, so that the report names the test and not only the file.
+  limitMs: testTimeoutMs * 1.5,
+  onKill: (line) => strays.push(`✖ did not end in time, killed: ${line}`),
+});
 
 const output = new TotalsLast((text) => process.stdout.write(text));
 child.stdout.setEncoding("utf8").on("data", (text: string) => output.write(text));
-// "exit", not "close": a process that a test left behind may hold the pipe open for ever.
+const outputEnded = new Promise((resolve) => child.stdout.on("close", resolve));
+// "exit", not "close": what a test left behind may hold the pipe open until it is killed.
 const code = await new Promise<number>((resolve) => child.on("exit", (exitCode) => resolve(exitCode ?? 1)));
-const leftBehind = killLeftBehind();
-if (!child.stdout.readableEnded) await new Promise((resolve) => child.stdout.on("close", resolve));
+stopWatching();
+strays.push(...started.killAll().map((line) => `✖ left running by a test, killed: ${line}`));
+await outputEnded;
 
-output.end([
-  ...leftBehind.map((line) => `✖ left running by a test, killed: ${line}`),
-  ...failedChecks.map((name) => `✖ check failed: ${name} (details at the top)`),
-]);
-process.exitCode = code !== 0 || failedChecks.length > 0 || leftBehind.length > 0 ? 1 : 0;
-
-/** Kills what carries this run's mark and is still alive; says what it was. Finds nothing where there is no /proc. */
-function killLeftBehind(): string[] {
-  const lines: string[] = [];
-  let pids: string[] = [];
-  try {
-    pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-  } catch {
-    return lines;
-  }
-  for (const pid of pids) {
-    try {
-      if (!readFileSync(`/proc/${pid}/environ`, "utf8").split("\0").includes(runMark)) continue;
-      lines.push(`${pid} ${readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim()}`);
-      process.kill(Number(pid), "SIGKILL");
-    } catch {
-      // Another user's process, or one that ended meanwhile.
-    }
-  }
-  return lines;
-}
+output.end([...strays, ...failedChecks.map((name) => `✖ check failed: ${name} (details at the top)`)]);
+process.exitCode = code !== 0 || failedChecks.length > 0 || strays.length > 0 ? 1 : 0;

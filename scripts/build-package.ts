@@ -1,0 +1,67 @@
+// Builds the gateway to JavaScript for publishing: packages/gateway/dist. Runs before `npm pack` (prepack).
+// The workspaces' own packages are bundled; what package.json lists under dependencies stays outside.
+import { readFileSync, rmSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { type Plugin, rolldown } from "rolldown";
+
+const root = join(import.meta.dirname, "..");
+const gateway = join(root, "packages", "gateway");
+
+// The one place that names what is started from outside. Worker threads are found by their `new URL("./x.ts", …)`.
+const entries = { main: join(gateway, "src", "main.ts") };
+
+const manifest = JSON.parse(readFileSync(join(gateway, "package.json"), "utf8")) as {
+  dependencies: Record<string, string>;
+};
+const external = Object.keys(manifest.dependencies);
+
+const outDir = join(gateway, "dist");
+rmSync(outDir, { recursive: true, force: true });
+
+const bundle = await rolldown({
+  input: entries,
+  platform: "node",
+  external: (id) => external.some((name) => id === name || id.startsWith(`${name}/`)),
+  plugins: [workerUrls()],
+  onLog: (level, log) => {
+    // A package that is neither bundled nor a dependency would be missing where the tarball is installed.
+    if (level === "warn") throw new Error(log.message);
+  },
+});
+try {
+  const { output } = await bundle.write({
+    dir: outDir,
+    format: "esm",
+    entryFileNames: "[name].js",
+    // Flat, so that import.meta.url means the same folder in every chunk.
+    chunkFileNames: "[name]-[hash].js",
+  });
+  for (const chunk of output) {
+    if (chunk.type !== "chunk") continue;
+    for (const id of [...chunk.imports, ...chunk.dynamicImports]) {
+      const isKnown = id.startsWith("node:") || external.some((name) => id === name || id.startsWith(`${name}/`));
+      const isChunk = output.some((other) => other.fileName === id);
+      if (!isKnown && !isChunk) throw new Error(`${chunk.fileName} imports ${id}, which the package does not bring`);
+    }
+  }
+} finally {
+  await bundle.close();
+}
+
+/** Makes every `new URL("./x.ts", import.meta.url)` an entry of the build, and points it at the built file. */
+function workerUrls(): Plugin {
+  return {
+    name: "worker-urls",
+    transform(code, id) {
+      if (!id.startsWith(join(root, "packages"))) return undefined;
+      const pattern = /new URL\(\s*"(\.[^"]*\.ts)",\s*import\.meta\.url,?\s*\)/g;
+      if (!pattern.test(code)) return undefined;
+      return code.replaceAll(pattern, (_match, path: string) => {
+        const file = resolve(dirname(id), path);
+        const name = basename(file, ".ts");
+        this.emitFile({ type: "chunk", id: file, fileName: `${name}.js` });
+        return `new URL("./${name}.js", import.meta.url)`;
+      });
+    },
+  };
+}

@@ -1,4 +1,5 @@
 import { BUILT_IN_POLICY, type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, nearestName } from "@zml/protocol";
+import { bothLines } from "./config-problem.ts";
 import { entries, own, type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 
 /** What the rules found. */
@@ -58,7 +59,7 @@ function duplicates(list: readonly RawEntry[], { what, key, isPerAccount }: Iden
     issues.push({
       path,
       at: "value",
-      message: `lines ${lineOf([...first.path, key])} and ${lineOf(path)} both declare the ${what} ${quoted(name)}${within}`,
+      message: `${bothLines(lineOf([...first.path, key]), lineOf(path))} declare the ${what} ${quoted(name)}${within}`,
       hint: "rename one or take it out",
     });
   }
@@ -77,7 +78,7 @@ function duplicateServedModels(node: RawEntry, lineOf: LineOf): ConfigIssue[] {
     issues.push({
       path,
       at: "value",
-      message: `lines ${lineOf(first)} and ${lineOf(path)} both give this node the model ${quoted(name)}`,
+      message: `${bothLines(lineOf(first), lineOf(path))} give this node the model ${quoted(name)}`,
       hint: "keep one of them",
     });
   }
@@ -110,12 +111,14 @@ function unknownPolicies(file: RawFile): ConfigIssue[] {
     ...file.models.map((model) => ({ entry: model, key: "policy", account: accountOf(model) })),
     ...file.accounts.map((account) => ({ entry: account, key: "default_policy", account: textOf(account, "name") })),
   ];
+  const namesOf = new Map<string, Set<string>>();
+  for (const [account, policies] of byAccount(file.policies)) {
+    namesOf.set(account, new Set(policies.flatMap((policy) => textOf(policy, "name") ?? [])));
+  }
   return uses.flatMap(({ entry, key, account }) => {
     const name = textOf(entry, key);
     if (name === undefined || name === BUILT_IN_POLICY) return [];
-    const known = new Set(
-      file.policies.filter((policy) => accountOf(policy) === account).flatMap((policy) => textOf(policy, "name") ?? []),
-    );
+    const known = namesOf.get(account ?? "") ?? new Set<string>();
     if (known.has(name)) return [];
     return [unknownName([...entry.path, key], { what: "policy", section: "policies", name, known, account })];
   });
@@ -164,11 +167,10 @@ function customWithoutEngine(file: RawFile): ConfigIssue[] {
 
 /** Its nodes may come later, so it is no error. */
 function familiesWithoutNodes(file: RawFile): ConfigIssue[] {
+  const nodesOf = byAccount(file.nodes);
   return file.policies.flatMap((policy) => {
-    const account = accountOf(policy);
-    const families = new Set(
-      file.nodes.filter((node) => accountOf(node) === account).flatMap((node) => textOf(node, "family") ?? []),
-    );
+    const nodes = nodesOf.get(accountOf(policy)) ?? [];
+    const families = new Set(nodes.flatMap((node) => textOf(node, "family") ?? []));
     return entries(policy, "accelerator_preference").flatMap((preference) => {
       const family = textOf(preference, "family");
       if (family === undefined || families.has(family)) return [];
@@ -187,13 +189,16 @@ function familiesWithoutNodes(file: RawFile): ConfigIssue[] {
 
 /** Only when every node of the account says what it serves; otherwise a poll may still find the model. */
 function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
+  const served = new Map<string, Set<string> | "open">();
+  for (const [account, nodes] of byAccount(file.nodes)) {
+    const isOpen = nodes.some((node) => !Array.isArray(own(node, "models")));
+    served.set(account, isOpen ? "open" : new Set(nodes.flatMap((node) => servedModels(node).map((one) => one.name))));
+  }
   return file.models.flatMap((model) => {
     const name = textOf(model, "name");
-    const nodes = file.nodes.filter((node) => accountOf(node) === accountOf(model));
-    if (name === undefined || nodes.some((node) => !Array.isArray(own(node, "models")))) return [];
-    const served = nodes.flatMap((node) => servedModels(node).map((one) => one.name));
-    if (served.includes(name)) return [];
-    const nearest = nearestName(name, served);
+    const known = served.get(accountOf(model)) ?? new Set<string>();
+    if (name === undefined || known === "open" || known.has(name)) return [];
+    const nearest = nearestName(name, [...known]);
     return [
       {
         path: [...model.path, "name"],
@@ -203,6 +208,10 @@ function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
       },
     ];
   });
+}
+
+function byAccount(list: readonly RawEntry[]): Map<string, RawEntry[]> {
+  return Map.groupBy(list, accountOf);
 }
 
 function accountOf(entry: RawEntry): string {

@@ -31,6 +31,11 @@ export function sortProblems(problems: readonly ConfigProblem[]): ConfigProblem[
   return problems.toSorted((left, right) => left.line - right.line || left.column - right.column);
 }
 
+/** The start of a sentence about two places that say the same: `lines 3 and 9 both`. */
+export function bothLines(first: number, second: number): string {
+  return first === second ? `line ${first} has two places that` : `lines ${first} and ${second} both`;
+}
+
 /** One line per problem: `zml.yaml:12:5 nodes[1].url: what is wrong: what to do`. */
 export function formatProblems(problems: readonly ConfigProblem[]): string {
   return problems.map(formatProblem).join("\n");

@@ -9,8 +9,9 @@ import {
   type ParsedNode,
   parseDocument,
   visit,
+  type YAMLError,
 } from "yaml";
-import type { TextPlace } from "./config-problem.ts";
+import { bothLines, type TextPlace } from "./config-problem.ts";
 
 /** A YAML text with the place of every value. */
 export interface YamlText {
@@ -71,17 +72,30 @@ function readDocument(document: Document.Parsed, lines: LineCounter): YamlText {
     const { line, col } = lines.linePos(offset);
     return line === 0 ? START : { line, column: col };
   };
-  const problems: (TextPlace & ConfigIssue)[] = [...document.errors, ...document.warnings].map((error) => ({
-    ...placeOf(error.pos[0]),
-    path: [],
-    at: "value",
-    ...syntaxMessage(error.code, error.message),
-  }));
+  const problems = syntaxProblems([...document.errors, ...document.warnings], placeOf);
   const place = (path: ConfigPath, at: ConfigIssue["at"]) => placeOf(offsetOf(document, path, at));
   if (problems.length > 0) return { value: undefined, problems, place };
   problems.push(...duplicateKeys(document, placeOf));
   return { value: document.toJS({ maxAliasCount: MAX_ALIASES }), problems, place };
 }
+
+/** One slip makes many of the parser's errors: each text once per line, and not more than anybody reads. */
+function syntaxProblems(
+  errors: readonly YAMLError[],
+  placeOf: (offset: number) => TextPlace,
+): (TextPlace & ConfigIssue)[] {
+  const unique = new Map<string, TextPlace & ConfigIssue>();
+  for (const error of errors) {
+    const here = placeOf(error.pos[0]);
+    const text = syntaxMessage(error.code, error.message);
+    const key = `${here.line} ${text.message}`;
+    if (!unique.has(key)) unique.set(key, { ...here, path: [], at: "value", ...text });
+    if (unique.size === MAX_SYNTAX_PROBLEMS) break;
+  }
+  return [...unique.values()];
+}
+
+const MAX_SYNTAX_PROBLEMS = 20;
 
 function syntaxMessage(code: string, message: string): { message: string; hint: string | null } {
   switch (code) {
@@ -95,9 +109,16 @@ function syntaxMessage(code: string, message: string): { message: string; hint: 
       return { message: "this key is no text", hint: "keys are plain words" };
     case "TAG_RESOLVE_FAILED":
       return { message: "this tag (!name) is not known", hint: "leave tags out" };
-    default:
-      return { message: `this is no valid YAML: ${withoutExcerpt(message)}`, hint: null };
+    case "MISSING_CHAR":
+      if (message.startsWith("Missing closing"))
+        return { message: "a quote before this place is not closed", hint: null };
+      break;
+    case "BAD_SCALAR_START":
+      return { message: "a plain value can't start with this character", hint: "put the value into quotes" };
   }
+  // The parser gives up on a stack overflow with an error of its own.
+  if (message.includes("call stack")) return { message: "the file is nested too deeply", hint: "take some levels out" };
+  return { message: `this is no valid YAML: ${withoutExcerpt(message)}`, hint: null };
 }
 
 /** The parser's text without the piece of the file that it quotes: that piece may be a secret in the wrong place. */
@@ -124,7 +145,7 @@ function duplicateKeys(document: Document.Parsed, placeOf: (offset: number) => T
           ...here,
           path: [...pathOf([...ancestors, map]), name],
           at: "key",
-          message: `lines ${first.line} and ${here.line} both set ${JSON.stringify(name.slice(0, 64))}`,
+          message: `${bothLines(first.line, here.line)} set ${JSON.stringify(name.slice(0, 64))}`,
           hint: "keep one of them",
         });
       }

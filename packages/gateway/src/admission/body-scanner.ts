@@ -1,3 +1,4 @@
+import { NestedJson } from "./nested-json.ts";
 import type { FieldSpan, JsonKind, RoutingField } from "./routing-fields.ts";
 import {
   fieldOfEscapedKey,
@@ -68,7 +69,8 @@ const DEFAULT_MAX_DEPTH = 512;
 // What the next byte may be.
 const START = 0;
 const VALUE = 1;
-const FIRST_ELEMENT = 2;
+/** Inside an array or object that is a value. */
+const NESTED = 2;
 const FIRST_KEY = 3;
 const KEY = 4;
 const COLON = 5;
@@ -90,11 +92,11 @@ const EXPONENT_DIGITS = 19;
 const EXPECTED = [
   "a value",
   "a value",
-  "a value or ]",
+  "the end of an array or object",
   "a key or }",
   "a key",
   "a colon",
-  "a comma or the end of the array or object",
+  "a comma or the end of the object",
   "nothing but white space after the end",
   "the end of a string, without raw control characters",
   "an escape character",
@@ -121,12 +123,11 @@ const NOTHING = Buffer.alloc(0);
  * A body that is not JSON is `invalid_json` even if a routing field was wrong before.
  */
 export class BodyScanner {
-  readonly #maxDepth: number;
   readonly #checkHints: boolean;
   readonly #utf8 = new Utf8Check();
-  /** One bit per open container: 1 for an object. */
-  readonly #containers: Uint8Array;
-  #depth = 0;
+  readonly #nested: NestedJson;
+  /** Where the value stands that is read: false before and in a root that is no object, true in the root object. */
+  #isInRoot = false;
   #state = START;
   #bytes = 0;
 
@@ -134,6 +135,7 @@ export class BodyScanner {
   #literalKind: "true" | "false" | "null" = "null";
   /** Matched bytes of a literal, or digits of a \u escape. */
   #matched = 0;
+  #nestedKind: "object" | "array" = "object";
   #stringIsKey = false;
 
   /** First byte of the token whose text may be needed, and what of it stood in earlier chunks. */
@@ -161,9 +163,8 @@ export class BodyScanner {
   #issue: BodyRefusal | null = null;
 
   constructor(options: BodyScanOptions = {}) {
-    this.#maxDepth = options.maxDepth ?? DEFAULT_MAX_DEPTH;
     this.#checkHints = options.checkHints ?? true;
-    this.#containers = new Uint8Array((this.#maxDepth >> 3) + 1);
+    this.#nested = new NestedJson((options.maxDepth ?? DEFAULT_MAX_DEPTH) - 1);
   }
 
   /** True once the bytes cannot be JSON any more; further chunks are not looked at. */
@@ -193,7 +194,8 @@ export class BodyScanner {
     if (this.#syntax === null) {
       if (this.#utf8.pendingBytes > 0) this.#refuseSyntax(bytes - this.#utf8.pendingBytes, "valid UTF-8");
       else if (this.#state === START) return refusal("body_empty", "the body is empty; expected a JSON object", bytes);
-      else if (!isComplete(this.#state, this.#depth)) this.#refuseSyntax(bytes, EXPECTED[this.#state] as string);
+      else if (this.#state === NESTED) this.#refuseSyntax(bytes, this.#nested.expectedNext);
+      else if (!isComplete(this.#state, this.#isInRoot)) this.#refuseSyntax(bytes, EXPECTED[this.#state] as string);
     }
     if (this.#syntax !== null) return this.#syntax;
     if (!this.#rootIsObject) return refusal("body_not_object", "the body must be a JSON object", 0);
@@ -253,10 +255,9 @@ export class BodyScanner {
 
         case AFTER_VALUE:
           if (byte === 0x2c) {
-            if (this.#depth === 1) this.#endMember(base + at);
-            state = this.#inObject() ? KEY : VALUE;
-          } else if (byte === 0x7d && this.#inObject()) state = this.#close("object", base + at);
-          else if (byte === 0x5d && !this.#inObject()) state = this.#close("array", base + at);
+            this.#endMember(base + at);
+            state = KEY;
+          } else if (byte === 0x7d) state = this.#endRoot();
           else if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[AFTER_VALUE]);
           at++;
           break;
@@ -271,38 +272,35 @@ export class BodyScanner {
         case KEY:
           if (byte === 0x22) {
             this.#stringIsKey = true;
-            if (this.#depth === 1) this.#keyStart = base + at;
-            this.#startToken(base + at + 1, this.#depth === 1);
+            this.#keyStart = base + at;
+            this.#startToken(base + at + 1, true);
             state = STRING;
-          } else if (byte === 0x7d && state === FIRST_KEY) state = this.#close("object", base + at);
+          } else if (byte === 0x7d && state === FIRST_KEY) state = this.#endRoot();
           else if (!isSpace(byte)) return this.#refuseSyntax(base + at, EXPECTED[state] as string);
           at++;
           break;
 
         case START:
         case VALUE:
-        case FIRST_ELEMENT:
           if (isSpace(byte)) {
             at++;
             break;
           }
-          if (byte === 0x5d && state === FIRST_ELEMENT) {
-            state = this.#close("array", base + at++);
-            break;
-          }
-          if (this.#depth === 1) this.#valueStart = base + at;
+          this.#valueStart = base + at;
           if (byte === 0x22) {
             this.#stringIsKey = false;
-            this.#startToken(base + at + 1, this.#depth === 1 && this.#field >= 0);
+            this.#startToken(base + at + 1, this.#field >= 0);
             state = STRING;
+          } else if (byte === 0x7b && !this.#isInRoot) {
+            this.#isInRoot = true;
+            this.#rootIsObject = true;
+            state = FIRST_KEY;
           } else if (byte === 0x7b || byte === 0x5b) {
-            if (this.#depth === this.#maxDepth) {
-              return this.#refuseSyntax(base + at, `at most ${this.#maxDepth} levels of nesting`);
-            }
-            if (this.#depth === 0) this.#rootIsObject = byte === 0x7b;
-            state = this.#open(byte === 0x7b);
+            if (!this.#nested.open(byte === 0x7b)) return this.#refuseSyntax(base + at, "fewer levels of nesting");
+            this.#nestedKind = byte === 0x7b ? "object" : "array";
+            state = NESTED;
           } else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) {
-            this.#startToken(base + at, this.#depth === 1 && this.#field >= 0);
+            this.#startToken(base + at, this.#field >= 0);
             state = byte === 0x2d ? MINUS : byte === 0x30 ? ZERO : INTEGER;
           } else if (byte === 0x74 || byte === 0x66 || byte === 0x6e) {
             this.#literalKind = byte === 0x74 ? "true" : byte === 0x66 ? "false" : "null";
@@ -313,6 +311,12 @@ export class BodyScanner {
             return this.#refuseSyntax(base + at, EXPECTED[state] as string);
           }
           at++;
+          break;
+
+        case NESTED:
+          at = this.#nested.scan(bytes, at, end);
+          if (at < 0) return this.#refuseSyntax(base + ~at, this.#nested.expected);
+          if (this.#nested.depth === 0) state = this.#endValue(this.#nestedKind, NOTHING, base + at);
           break;
 
         case LITERAL:
@@ -342,22 +346,9 @@ export class BodyScanner {
     if (this.#tokenStart >= 0) this.#keepToken(bytes, end);
   }
 
-  #inObject(): boolean {
-    const top = this.#depth - 1;
-    return ((this.#containers[top >> 3] as number) & (1 << (top & 7))) !== 0;
-  }
-
-  #open(isObject: boolean): number {
-    const top = this.#depth++;
-    const bit = 1 << (top & 7);
-    const bits = this.#containers[top >> 3] as number;
-    this.#containers[top >> 3] = isObject ? bits | bit : bits & ~bit;
-    return isObject ? FIRST_KEY : FIRST_ELEMENT;
-  }
-
-  #close(kind: "object" | "array", offset: number): number {
-    this.#depth--;
-    return this.#endValue(kind, NOTHING, offset + 1);
+  #endRoot(): number {
+    this.#isInRoot = false;
+    return DONE;
   }
 
   /** Marks where a key or value starts whose text will be needed. */
@@ -385,28 +376,25 @@ export class BodyScanner {
   }
 
   #endKey(bytes: Buffer, at: number): number {
-    if (this.#depth === 1) {
-      this.#memberIndex++;
-      const from = this.#tokenStart - this.#bytes;
-      if (from >= 0 && !this.#tokenEscaped) {
-        this.#field = fieldOfKey(bytes, from, at);
-        this.#tokenStart = -1;
-      } else {
-        const raw = this.#endToken(bytes, at);
-        this.#field = this.#tokenEscaped ? fieldOfEscapedKey(raw) : fieldOfKey(raw, 0, raw.length);
-      }
+    this.#memberIndex++;
+    const from = this.#tokenStart - this.#bytes;
+    if (from >= 0 && !this.#tokenEscaped) {
+      this.#field = fieldOfKey(bytes, from, at);
+      this.#tokenStart = -1;
+    } else {
+      const raw = this.#endToken(bytes, at);
+      this.#field = this.#tokenEscaped ? fieldOfEscapedKey(raw) : fieldOfKey(raw, 0, raw.length);
     }
     return COLON;
   }
 
   #endString(bytes: Buffer, at: number): number {
-    if (this.#tokenStart < 0) return this.#depth === 0 ? DONE : AFTER_VALUE;
     return this.#endValue("string", this.#endToken(bytes, at), this.#bytes + at + 1);
   }
 
   #endValue(kind: JsonKind, raw: Buffer, end: number): number {
-    if (this.#depth === 0) return DONE;
-    if (this.#depth === 1 && this.#field >= 0) {
+    if (!this.#isInRoot) return DONE;
+    if (this.#field >= 0) {
       const field = ROUTING_FIELDS[this.#field] as RoutingField;
       this.#field = -1;
       this.#readField(field, kind, raw);
@@ -518,9 +506,9 @@ function refusal(
 }
 
 /** Whether a body may end here; a bare number ends with the body. */
-function isComplete(state: number, depth: number): boolean {
+function isComplete(state: number, isInRoot: boolean): boolean {
   if (state === DONE) return true;
-  return depth === 0 && (state === ZERO || state === INTEGER || state === FRACTION || state === EXPONENT_DIGITS);
+  return !isInRoot && (state === ZERO || state === INTEGER || state === FRACTION || state === EXPONENT_DIGITS);
 }
 
 function isSpace(byte: number): boolean {

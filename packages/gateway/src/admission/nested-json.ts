@@ -1,0 +1,201 @@
+import { skipStringBody } from "./string-skip.ts";
+
+/*
+ * The grammar of arrays and objects as one table: TABLE[state << 8 | byte] is the next state. States come in two
+ * families, inside an object and inside an array, so that a comma or the end of a number needs no look at the stack.
+ * States from STRING_KEY on are not plain steps: the loop leaves the table for them.
+ */
+
+/** What must come next, for each plain state, in the order of the states' numbers. */
+const expectations: string[] = [];
+
+function state(expected: string): number {
+  return expectations.push(expected) - 1;
+}
+
+const FAIL = 255;
+const OPEN_OBJECT = 254;
+const OPEN_ARRAY = 253;
+const CLOSE = 252;
+/** Inside a key, inside a value of an object, inside an element of an array. */
+const STRING_KEY = 240;
+const STRING_MEMBER = 241;
+const STRING_ELEMENT = 242;
+
+const table = new Uint8Array(256 * 256).fill(FAIL);
+
+function on(from: number, bytes: string, to: number): void {
+  for (const byte of Buffer.from(bytes, "latin1")) table[(from << 8) | byte] = to;
+}
+
+const SPACES = " \t\r\n";
+const DIGITS = "0123456789";
+const NONZERO = "123456789";
+
+/** Adds the states of a value, from its first byte to `after`; returns the state before it. */
+function addValue(after: number, string: number, expected: string): number {
+  const before = state(expected);
+  on(before, SPACES, before);
+  on(before, "{", OPEN_OBJECT);
+  on(before, "[", OPEN_ARRAY);
+  on(before, '"', string);
+  for (const literal of ["true", "false", "null"]) {
+    let from = before;
+    for (const [index, letter] of [...literal].entries()) {
+      const to = index === literal.length - 1 ? after : state("true, false or null");
+      on(from, letter, to);
+      from = to;
+    }
+  }
+  const minus = state("a digit");
+  const zero = state("the end of a number");
+  const integer = state("a digit");
+  const point = state("a digit");
+  const fraction = state("a digit");
+  const exponent = state("a digit or a sign");
+  const exponentSign = state("a digit");
+  const exponentDigits = state("a digit");
+  on(before, "-", minus);
+  for (const from of [before, minus]) {
+    on(from, "0", zero);
+    on(from, NONZERO, integer);
+  }
+  on(integer, DIGITS, integer);
+  for (const from of [point, fraction]) on(from, DIGITS, fraction);
+  for (const from of [zero, integer]) on(from, ".", point);
+  for (const from of [zero, integer, fraction]) on(from, "eE", exponent);
+  on(exponent, "+-", exponentSign);
+  for (const from of [exponent, exponentSign, exponentDigits]) on(from, DIGITS, exponentDigits);
+  // A number has no end mark of its own: it ends with what may follow a value.
+  for (const from of [zero, integer, fraction, exponentDigits]) numberEnds.push([from, after]);
+  return before;
+}
+
+/** Adds the states inside a string, which ends in `after`. */
+function addString(string: number, after: number): void {
+  on(string, '"', after);
+  const escape = state("an escape character");
+  on(string, "\\", escape);
+  on(escape, '"\\/bfnrt', string);
+  let from = escape;
+  let bytes = "u";
+  for (let digit = 0; digit < 4; digit++) {
+    const to = state("a hexadecimal digit");
+    on(from, bytes, to);
+    bytes = `${DIGITS}abcdefABCDEF`;
+    from = to;
+  }
+  on(from, bytes, string);
+}
+
+const numberEnds: [number, number][] = [];
+
+const AFTER_MEMBER = state("a comma or the end of the object");
+const AFTER_ELEMENT = state("a comma or the end of the array");
+const COLON = state("a colon");
+const FIRST_KEY = state("a key or }");
+const KEY = state("a key");
+const MEMBER = addValue(AFTER_MEMBER, STRING_MEMBER, "a value");
+const ELEMENT = addValue(AFTER_ELEMENT, STRING_ELEMENT, "a value");
+const FIRST_ELEMENT = addValue(AFTER_ELEMENT, STRING_ELEMENT, "a value or ]");
+addString(STRING_KEY, COLON);
+addString(STRING_MEMBER, AFTER_MEMBER);
+addString(STRING_ELEMENT, AFTER_ELEMENT);
+for (const each of [AFTER_MEMBER, AFTER_ELEMENT, COLON, FIRST_KEY, KEY]) on(each, SPACES, each);
+on(FIRST_KEY, '"', STRING_KEY);
+on(FIRST_KEY, "}", CLOSE);
+on(KEY, '"', STRING_KEY);
+on(COLON, ":", MEMBER);
+on(AFTER_MEMBER, ",", KEY);
+on(AFTER_MEMBER, "}", CLOSE);
+on(AFTER_ELEMENT, ",", ELEMENT);
+on(AFTER_ELEMENT, "]", CLOSE);
+on(FIRST_ELEMENT, "]", CLOSE);
+for (const [from, after] of numberEnds) {
+  for (const byte of Buffer.from(`${SPACES},]}`)) table[(from << 8) | byte] = table[(after << 8) | byte] as number;
+}
+
+const TABLE = table;
+const EXPECTED: readonly string[] = expectations;
+
+/**
+ * Validates one array or object with everything in it, over any chunks. One instance can check many, one after the
+ * other.
+ */
+export class NestedJson {
+  /** What should have stood where `scan` failed. */
+  expected = "";
+  /** Containers that are open. */
+  depth = 0;
+  /** One bit per open container: 1 for an object. 64 bytes for the default depth, which stay on the heap. */
+  readonly #containers: Uint8Array;
+  readonly #maxDepth: number;
+  #state = FAIL;
+
+  constructor(maxDepth: number) {
+    this.#maxDepth = maxDepth;
+    this.#containers = new Uint8Array((maxDepth + 7) >> 3);
+  }
+
+  /** Starts behind the opening bracket. False when that is too deep. */
+  open(isObject: boolean): boolean {
+    if (this.depth >= this.#maxDepth) return false;
+    this.#push(isObject);
+    return true;
+  }
+
+  /**
+   * Scans bytes[from, end). Returns the index behind the container's closing bracket, `end` with `depth` above 0 when
+   * the container goes on, or ~index of the byte that may not stand there.
+   */
+  scan(bytes: Buffer, from: number, end: number): number {
+    let at = from;
+    let current = this.#state;
+    if (current >= STRING_KEY) at = skipStringBody(bytes, at, end);
+    while (at < end) {
+      const next = TABLE[(current << 8) | (bytes[at] as number)] as number;
+      at++;
+      if (next < STRING_KEY) {
+        current = next;
+      } else if (next <= STRING_ELEMENT) {
+        current = next;
+        at = skipStringBody(bytes, at, end);
+      } else if (next === CLOSE) {
+        this.depth--;
+        if (this.depth === 0) return at;
+        current = this.#isInObject() ? AFTER_MEMBER : AFTER_ELEMENT;
+      } else if (next === FAIL) {
+        this.expected = EXPECTED[current] ?? "the end of a string, without raw control characters";
+        return ~(at - 1);
+      } else {
+        if (this.depth >= this.#maxDepth) {
+          this.expected = "fewer levels of nesting";
+          return ~(at - 1);
+        }
+        this.#push(next === OPEN_OBJECT);
+        current = this.#state;
+      }
+    }
+    this.#state = current;
+    return at;
+  }
+
+  /** What the next byte should be, for a body that ends too early. */
+  get expectedNext(): string {
+    return EXPECTED[this.#state] ?? "the end of a string";
+  }
+
+  #push(isObject: boolean): void {
+    const slot = this.depth >> 3;
+    const bit = 1 << (this.depth & 7);
+    const bits = this.#containers[slot] as number;
+    this.#containers[slot] = isObject ? bits | bit : bits & ~bit;
+    this.depth++;
+    this.#state = isObject ? FIRST_KEY : FIRST_ELEMENT;
+  }
+
+  #isInObject(): boolean {
+    const top = this.depth - 1;
+    return ((this.#containers[top >> 3] as number) & (1 << (top & 7))) !== 0;
+  }
+}

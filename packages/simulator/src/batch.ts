@@ -19,6 +19,8 @@ export type BatchOptions = {
   readonly kvCapacityTokens: number;
   /** A factor on the duration of each step; 1 without noise. */
   readonly stepNoise?: () => number;
+  /** Told the tokens of each step (prompt chunks and decoding sequences) when it begins. */
+  readonly onStep?: (tokens: number) => void;
 };
 
 /** Totals since creation. Prompt tokens include those computed again after a preemption. */
@@ -70,6 +72,7 @@ export class Batch {
   #stepEndMs = Number.POSITIVE_INFINITY;
   #pendingStarts: number[] = [];
   #stepStartMs = 0;
+  #isAdvancing = false;
 
   constructor(options: BatchOptions) {
     if (!(options.maxSequences >= 1)) throw new Error(`maxSequences is ${options.maxSequences}: it must be 1 or more`);
@@ -126,10 +129,17 @@ export class Batch {
 
   /** Runs all steps that end at or before `nowMs` and reports what they did, in order of time. */
   advance(nowMs: number, onEvent: (event: BatchEvent) => void): void {
-    this.#reportStarts(onEvent);
-    while (this.#stepEndMs <= nowMs) {
-      this.#endStep(onEvent);
+    // A handler of an event may add a sequence, which asks to advance again: the outer call is at it already.
+    if (this.#isAdvancing) return;
+    this.#isAdvancing = true;
+    try {
       this.#reportStarts(onEvent);
+      while (this.#stepEndMs <= nowMs) {
+        this.#endStep(onEvent);
+        this.#reportStarts(onEvent);
+      }
+    } finally {
+      this.#isAdvancing = false;
     }
   }
 
@@ -170,6 +180,9 @@ export class Batch {
     this.totals.busyMs += durationMs;
     if (prefills.length > 0) this.totals.prefillMs += durationMs;
     this.totals.sequenceSteps += this.#running.length;
+    if (this.#options.onStep !== undefined) {
+      this.#options.onStep(prefills.reduce((sum, { newTokens }) => sum + newTokens, decodeSequences));
+    }
     this.#stepEndMs = nowMs + durationMs;
   }
 

@@ -48,9 +48,13 @@ export type NodeContext = {
   readonly random: RandomSource;
   readonly faults: Faults;
   readonly runs: Set<GenerationRun>;
+  /** Told the tokens of each engine step. */
+  readonly stepListeners: ((tokens: number) => void)[];
   readonly startedUnixS: number;
   /** Stops accepting connections. */
   closeListener(): void;
+  /** Cuts the open exchanges that `isWanted` picks. */
+  cutExchanges(isWanted: (exchange: Exchange) => boolean): void;
   /** The process ends now: listener and all sockets close. */
   exit(how: "fin" | "rst"): void;
   /** Calls back after `ms`, unless the node has stopped by then. */
@@ -60,6 +64,8 @@ export type NodeContext = {
 /** HTTP habits of an engine's server. 0 stands for "no limit" in `keepAliveMs` and `maxRequestsPerConnection`. */
 export type HttpHabits = {
   readonly headers: HeaderMap;
+  /** Content type of JSON answers. */
+  readonly jsonType: string;
   readonly keepAliveMs: number;
   readonly maxRequestsPerConnection: number;
   readonly hasConnectionHint: boolean;

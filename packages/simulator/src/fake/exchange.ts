@@ -20,6 +20,7 @@ export class Exchange {
   body: Buffer = Buffer.alloc(0);
   /** Headers that every answer of the engine carries. */
   readonly engineHeaders: HeaderMap;
+  readonly #jsonType: string;
   readonly #onGone: (() => void)[] = [];
   #isCut = false;
 
@@ -30,12 +31,14 @@ export class Exchange {
     faults: Faults;
     engineHeaders: HeaderMap;
     hasConnectionHint: boolean;
+    jsonType: string;
   }) {
     this.request = parts.request;
     this.response = parts.response;
     this.entry = parts.entry;
     this.faults = parts.faults;
     this.engineHeaders = parts.engineHeaders;
+    this.#jsonType = parts.jsonType;
     const url = new URL(parts.request.url ?? "/", "http://node");
     this.method = parts.request.method ?? "GET";
     this.path = url.pathname;
@@ -57,7 +60,17 @@ export class Exchange {
 
   /** Calls back once when the exchange is over, answered or not. */
   onOver(callback: () => void): void {
-    this.#onGone.push(callback);
+    if (this.response.closed) callback();
+    else this.#onGone.push(callback);
+  }
+
+  /** The node's death will close this exchange; the sockets are closed by the node. */
+  markCut(): void {
+    this.#isCut = true;
+  }
+
+  get isStreaming(): boolean {
+    return String(this.response.getHeader("content-type") ?? "").startsWith("text/event-stream");
   }
 
   get isOver(): boolean {
@@ -65,7 +78,7 @@ export class Exchange {
   }
 
   json(status: number, value: unknown, headers: HeaderMap = {}): void {
-    this.send(status, JSON.stringify(value), { "content-type": "application/json", ...headers });
+    this.send(status, JSON.stringify(value), { "content-type": this.#jsonType, ...headers });
   }
 
   send(status: number, text: string, headers: HeaderMap = {}): void {
@@ -90,7 +103,7 @@ export class Exchange {
     const isChunked = how === "bad-chunk" || how === "end-without-marker";
     this.response.writeHead(status, {
       ...this.engineHeaders,
-      "content-type": "application/json",
+      "content-type": this.#jsonType,
       ...(isChunked ? {} : { "content-length": Buffer.byteLength(text) }),
     });
     this.response.write(half);
@@ -113,10 +126,12 @@ export class Exchange {
 
   /** Ends the connection as the death of a node does. */
   cut(how: "fin" | "rst"): void {
+    if (this.isOver) return;
     this.#isCut = true;
     const socket = this.response.socket;
     if (socket === null) return;
-    if (how === "rst") socket.resetAndDestroy();
+    // A reset drops what has not reached the kernel: let the events before it go first.
+    if (how === "rst") setImmediate(() => socket.resetAndDestroy());
     else socket.destroySoon();
   }
 }
@@ -128,6 +143,7 @@ export class EventStream {
   #gzip: Gzip | undefined;
   #eventCount = 0;
   #isDead = false;
+  #hasWritten = false;
   /** Events held back by a stall. */
   #held: (string | null)[] | undefined;
   /** Last time that something was written, ms on `performance.now()`. */
@@ -140,6 +156,11 @@ export class EventStream {
 
   get eventCount(): number {
     return this.#eventCount;
+  }
+
+  /** Nothing but the head was written. */
+  get isFresh(): boolean {
+    return !this.#hasWritten;
   }
 
   open(headers: HeaderMap): void {
@@ -190,6 +211,7 @@ export class EventStream {
 
   #write(text: string): void {
     this.lastWriteMs = performance.now();
+    this.#hasWritten = true;
     if (this.#gzip === undefined) this.#exchange.response.write(text);
     else this.#gzip.write(text);
   }

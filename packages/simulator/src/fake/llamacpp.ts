@@ -3,25 +3,25 @@ import { performance } from "node:perf_hooks";
 import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
-import type { GenerationSink } from "./generation.ts";
+import type { StreamFault } from "./faults.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
 import type { InferenceRequest, JsonObject } from "./inference-request.ts";
 import { isObject, readInferenceRequest } from "./inference-request.ts";
 import { LlamacppMetrics } from "./llamacpp-metrics.ts";
 import { LLAMACPP_BUILD, LLAMACPP_WRITERS } from "./llamacpp-shapes.ts";
+import { sse } from "./vllm-shapes.ts";
 
 /** cpp-httplib: 5 s idle, 100 requests per connection, and it says both. */
 export function llamacppHttpHabits(settings: NodeSettings): HttpHabits {
   return {
     headers: { server: "llama.cpp", "access-control-allow-origin": "*" },
+    jsonType: "application/json; charset=utf-8",
     keepAliveMs: settings.keepAliveMs,
     maxRequestsPerConnection: 100,
     hasConnectionHint: true,
     maxBodyBytes: 100 * 1024 * 1024,
   };
 }
-
-const JSON_TYPE = { "content-type": "application/json; charset=utf-8" };
 
 /** A llama.cpp `llama-server` started with `--metrics`. */
 export class FakeLlamacpp implements EngineBehaviour {
@@ -53,7 +53,7 @@ export class FakeLlamacpp implements EngineBehaviour {
     switch (route) {
       case "GET /health":
       case "GET /v1/health":
-        exchange.json(200, { status: "ok" }, JSON_TYPE);
+        exchange.json(200, { status: "ok" });
         return;
       case "GET /metrics":
         this.#scrapeCount += 1;
@@ -64,10 +64,10 @@ export class FakeLlamacpp implements EngineBehaviour {
         return;
       case "GET /v1/models":
       case "GET /models":
-        exchange.json(200, this.#models(), JSON_TYPE);
+        exchange.json(200, this.#models());
         return;
       case "GET /props":
-        exchange.json(200, this.#props(), JSON_TYPE);
+        exchange.json(200, this.#props());
         return;
       case "GET /slots":
         this.#slots(exchange);
@@ -85,7 +85,7 @@ export class FakeLlamacpp implements EngineBehaviour {
 
   overloaded(exchange: Exchange, retryAfterS: number): void {
     const error = { code: 503, message: "no slot available", type: "unavailable_error" };
-    exchange.json(503, { error }, { ...JSON_TYPE, ...retryAfterHeader(retryAfterS) });
+    exchange.json(503, { error }, retryAfterHeader(retryAfterS));
   }
 
   misconfigured(exchange: Exchange, code: 401 | 404): void {
@@ -97,14 +97,25 @@ export class FakeLlamacpp implements EngineBehaviour {
     exchange.send(413, "");
   }
 
-  /** Closes the listener at once and leaves callers hanging: silence, one comment on streams, then a cut. */
+  /**
+   * Closes the listener at once and leaves callers hanging: a stream gets silence, one comment, then a cut; a plain
+   * request gets nothing for ten times as long.
+   */
   terminate(): void {
+    const { settings, runs } = this.#context;
     this.#isTerminating = true;
     this.#context.closeListener();
-    for (const run of [...this.#context.runs]) run.fail();
-    this.#context.after(this.#context.settings.terminateSilenceMs, () => {
+    if (runs.size === 0) {
       this.#context.exit("fin");
+      return;
+    }
+    const hasPlain = [...runs].some((run) => !run.request.isStream);
+    for (const run of [...runs]) run.fail();
+    this.#context.after(settings.terminateSilenceMs, () => {
+      this.#context.cutExchanges((exchange) => exchange.isStreaming);
+      if (!hasPlain) this.#context.exit("fin");
     });
+    this.#context.after(settings.terminateSilenceMs * 10, () => this.#context.exit("fin"));
   }
 
   /** There is no engine apart from the server: the process dies. */
@@ -155,7 +166,7 @@ export class FakeLlamacpp implements EngineBehaviour {
       speculative: false,
       is_processing: id < busy,
     }));
-    exchange.json(200, slots, JSON_TYPE);
+    exchange.json(200, slots);
   }
 
   #post(exchange: Exchange): void {
@@ -177,7 +188,7 @@ export class FakeLlamacpp implements EngineBehaviour {
     if (request.inputCount < 0) {
       this.#error(exchange, 400, "invalid_request_error", "'messages' is required");
     } else if (request.promptTokens >= maxModelLen) {
-      exchange.json(400, contextError(request.promptTokens, maxModelLen), JSON_TYPE);
+      exchange.json(400, contextError(request.promptTokens, maxModelLen));
     } else if (exchange.path === "/v1/embeddings") this.#embed(exchange, request);
     else this.#generate(exchange, request);
   }
@@ -192,46 +203,56 @@ export class FakeLlamacpp implements EngineBehaviour {
       model: settings.model,
       created: Math.floor(Date.now() / 1e3),
     };
+    if (fault?.kind === "error-first") {
+      this.#failFirst(exchange, request, fault);
+      return;
+    }
     let stream: EventStream | undefined;
+    let hasBegun = false;
+    // The head of a stream waits for the first token, or for the first ping.
+    const open = () => {
+      stream ??= exchange.openStream({}, fault);
+      return stream;
+    };
+    const begin = () => {
+      for (const event of hasBegun ? [] : writer.begin(head, run)) open().event(event);
+      hasBegun = true;
+    };
     const scrapesBefore = this.#scrapeCount;
-    const sink: GenerationSink = {
+    const run = new GenerationRun(this.#context, exchange, request, {
       onToken: (token) => {
-        for (const event of stream === undefined ? [] : writer.token(head, token, run)) stream?.event(event);
+        if (!request.isStream) return;
+        begin();
+        for (const event of writer.token(head, token, run)) open().event(event);
       },
       onDone: () => {
         this.#metrics.finish(run);
-        if (stream === undefined) sendPlain(exchange, fault, writer.whole(head, run));
-        else {
-          for (const event of writer.end(head, run)) stream.event(event);
-          stream.end();
+        if (!request.isStream) {
+          sendPlain(exchange, fault, writer.whole(head, run));
+          return;
         }
+        begin();
+        for (const event of writer.end(head, run)) open().event(event);
+        open().end();
       },
       // The process is on its way out: a stream hears one comment before the cut, a plain request nothing.
       onFailed: () => {
-        if (stream === undefined) return;
-        const late = settings.terminateSilenceMs * 0.95;
-        this.#context.after(late, () => stream?.comment(":\n\n"));
+        if (request.isStream) this.#context.after(settings.terminateSilenceMs * 0.95, () => open().comment(":\n\n"));
       },
-    };
-    const run = new GenerationRun(this.#context, exchange, request, sink);
-    if (fault?.kind === "error-first" && !request.isStream) {
+    });
+    if (request.isStream) this.#ping(exchange, open);
+    // A plain request that its caller left goes on to its limit when `/metrics` was read in the meantime.
+    run.start(fault, () => !request.isStream && this.#scrapeCount > scrapesBefore);
+  }
+
+  #failFirst(exchange: Exchange, request: InferenceRequest, fault: StreamFault): void {
+    if (!request.isStream) {
       this.#error(exchange, 500, "server_error", "Compute error.");
       return;
     }
-    if (request.isStream) {
-      stream = exchange.openStream({}, fault);
-      if (fault?.kind === "error-first") {
-        stream.event(
-          `data: ${JSON.stringify({ error: { code: 500, message: "Compute error.", type: "server_error" } })}\n\n`,
-        );
-        stream.end();
-        return;
-      }
-      for (const event of writer.begin(head, run)) stream.event(event);
-      this.#ping(exchange, stream);
-    }
-    // A plain request that its caller left goes on to its limit when `/metrics` was read in the meantime.
-    run.start(fault, () => !request.isStream && this.#scrapeCount > scrapesBefore);
+    const stream = exchange.openStream({}, fault);
+    stream.event(sse({ error: { code: 500, message: "Compute error.", type: "server_error" } }));
+    stream.end();
   }
 
   #embed(exchange: Exchange, request: InferenceRequest): void {
@@ -253,17 +274,19 @@ export class FakeLlamacpp implements EngineBehaviour {
   }
 
   /** Comments while nothing else is written, so that callers see life during a long prefill or in the queue. */
-  #ping(exchange: Exchange, stream: EventStream): void {
+  #ping(exchange: Exchange, open: () => EventStream): void {
     const { pingIntervalMs } = this.#context.settings;
     const timer = setInterval(() => {
-      if (!this.#isTerminating && performance.now() - stream.lastWriteMs >= pingIntervalMs * 0.9)
-        stream.comment(":\n\n");
+      if (this.#isTerminating || exchange.isOver) return;
+      const stream = open();
+      const quietMs = performance.now() - stream.lastWriteMs;
+      if (stream.isFresh || quietMs >= pingIntervalMs * 0.9) stream.comment(":\n\n");
     }, pingIntervalMs);
     exchange.onOver(() => clearInterval(timer));
   }
 
   #error(exchange: Exchange, code: number, type: string, message: string): void {
-    exchange.json(code, { error: { code, message, type } }, JSON_TYPE);
+    exchange.json(code, { error: { code, message, type } });
   }
 }
 

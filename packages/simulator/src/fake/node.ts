@@ -23,6 +23,7 @@ type Life = {
   readonly context: NodeContext;
   readonly engine: EngineBehaviour;
   readonly timers: Set<NodeJS.Timeout>;
+  readonly exchanges: Set<Exchange>;
 };
 
 /** Starts a fake serving node on a real socket; resolves when it listens. */
@@ -142,20 +143,29 @@ export class FakeNode {
     this.#lifeCount += 1;
     const random = seededRandom(settings.seed * 1000 + this.#lifeCount);
     const noise = seededRandom(settings.seed * 1000 + this.#lifeCount + 500);
+    const stepListeners: ((tokens: number) => void)[] = [];
     const batch = new Batch({
       constants: settings.constants,
       maxSequences: settings.maxSequences,
       stepTokenBudget: settings.stepTokenBudget,
       kvCapacityTokens: settings.kvCapacityTokens,
       stepNoise: () => logNormalFactor(noise, settings.stepNoiseSigma),
+      onStep: (tokens) => {
+        for (const listener of stepListeners) listener(tokens);
+      },
     });
     const timers = new Set<NodeJS.Timeout>();
+    const exchanges = new Set<Exchange>();
     const context: NodeContext = {
       settings,
       driver: new BatchDriver(batch, settings.speedUp),
       random,
       faults: this.faults,
       runs: new Set<GenerationRun>(),
+      stepListeners,
+      cutExchanges: (isWanted) => {
+        for (const exchange of [...exchanges]) if (isWanted(exchange)) exchange.cut("fin");
+      },
       startedUnixS: Date.now() / 1e3,
       closeListener: () => this.#closeListener(),
       exit: (how) => this.#endLife(how),
@@ -167,7 +177,7 @@ export class FakeNode {
         timers.add(timer);
       },
     };
-    return { context, engine: createEngine(settings.engine, context), timers };
+    return { context, engine: createEngine(settings.engine, context), timers, exchanges };
   }
 
   #endLife(how: "fin" | "rst"): void {
@@ -180,6 +190,7 @@ export class FakeNode {
     if (life === undefined) return;
     for (const timer of life.timers) clearTimeout(timer);
     life.context.driver.stop();
+    for (const exchange of life.exchanges) if (!exchange.isOver) exchange.markCut();
     for (const socket of this.#sockets.keys()) {
       if (how === "rst") socket.resetAndDestroy();
       else socket.destroySoon();
@@ -241,7 +252,7 @@ export class FakeNode {
       closeCause: "open",
     };
     this.received.add(entry);
-    const { headers, hasConnectionHint, maxBodyBytes } = this.#habits;
+    const { headers, hasConnectionHint, jsonType, maxBodyBytes } = this.#habits;
     const exchange = new Exchange({
       request,
       response,
@@ -249,8 +260,11 @@ export class FakeNode {
       faults: this.faults,
       engineHeaders: headers,
       hasConnectionHint,
+      jsonType,
     });
     const life = this.#life;
+    life?.exchanges.add(exchange);
+    exchange.onOver(() => life?.exchanges.delete(exchange));
     const parts: Buffer[] = [];
     let isTooLarge = false;
     response.on("error", () => {});
@@ -267,7 +281,7 @@ export class FakeNode {
     request.on("end", () => {
       exchange.body = Buffer.concat(parts);
       entry.body = exchange.body.subarray(0, this.#keepBodyBytes);
-      if (this.received.all.at(-1) !== undefined) entry.bodySha256 = sha256Hex(exchange.body);
+      if (this.received.isKeeping) entry.bodySha256 = sha256Hex(exchange.body);
       if (!isTooLarge && life !== undefined) this.#withThread(exchange, () => this.#serve(life, exchange));
     });
   }
@@ -279,6 +293,10 @@ export class FakeNode {
       return;
     }
     const take = () => {
+      if (exchange.isOver) {
+        this.#threadQueue.shift()?.();
+        return;
+      }
       this.#busyThreads += 1;
       exchange.onOver(() => {
         this.#busyThreads -= 1;

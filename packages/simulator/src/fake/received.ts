@@ -37,6 +37,11 @@ export class ReceivedLog {
     this.#limit = limit;
   }
 
+  /** False when nothing is kept, only counted. */
+  get isKeeping(): boolean {
+    return this.#limit > 0;
+  }
+
   get all(): readonly ReceivedRequest[] {
     return this.#entries;
   }

@@ -14,6 +14,7 @@ import { TGI_VERSION, TGI_WRITERS, tgiEvent } from "./tgi-shapes.ts";
 export function tgiHttpHabits(settings: NodeSettings): HttpHabits {
   return {
     headers: {},
+    jsonType: "application/json",
     keepAliveMs: settings.keepAliveMs,
     maxRequestsPerConnection: 0,
     hasConnectionHint: false,

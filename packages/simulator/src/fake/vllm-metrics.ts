@@ -48,6 +48,7 @@ export class VllmMetrics {
 
   constructor(context: NodeContext) {
     this.#context = context;
+    context.stepListeners.push((tokens) => this.#stepTokens.observe(tokens));
   }
 
   reject(reason: "max_num_queued_reqs" | "max_num_queued_tokens"): void {
@@ -62,7 +63,6 @@ export class VllmMetrics {
     } else if (!Number.isNaN(previousTokenMs)) {
       this.interToken.observe(driver.realSeconds(run.times.lastTokenMs - previousTokenMs));
     }
-    this.#stepTokens.observe(driver.batch.runningCount);
   }
 
   finish(run: GenerationRun): void {

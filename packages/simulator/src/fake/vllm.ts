@@ -27,6 +27,7 @@ const UNCOUNTED = new Set(["/health", "/metrics", "/load", "/ping", "/version"])
 export function vllmHttpHabits(settings: NodeSettings): HttpHabits {
   return {
     headers: { server: "uvicorn" },
+    jsonType: "application/json",
     keepAliveMs: settings.keepAliveMs,
     maxRequestsPerConnection: 0,
     hasConnectionHint: false,
@@ -217,11 +218,16 @@ export class FakeVllm implements EngineBehaviour {
     const answer = { ...head, created };
     let stream: EventStream | undefined;
     let previousTokenMs = Number.NaN;
+    let hasBegun = false;
     const sink: GenerationSink = {
       onToken: (token) => {
         if (token.text !== "") this.#metrics.token(run, previousTokenMs);
         previousTokenMs = run.times.lastTokenMs;
-        for (const event of stream === undefined ? [] : writer.token(answer, token, run)) stream?.event(event);
+        if (stream === undefined) return;
+        // The first events come with the first token; the head of the response was sent before.
+        for (const event of hasBegun ? [] : writer.begin(answer, run)) stream.event(event);
+        hasBegun = true;
+        for (const event of writer.token(answer, token, run)) stream.event(event);
       },
       onDone: () => {
         this.#metrics.finish(run);
@@ -249,7 +255,6 @@ export class FakeVllm implements EngineBehaviour {
         this.#failStream(stream);
         return;
       }
-      for (const event of writer.begin(answer, run)) stream.event(event);
     }
     run.start(fault, () => false);
   }

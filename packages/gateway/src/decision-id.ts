@@ -1,0 +1,68 @@
+/**
+ * Decision ids: UUIDv7 (RFC 9562) whose random part carries where the record is, so that an id leads to its evidence
+ * without an index: 12 bits after the version hold the worker, the next 2 + 30 bits after the variant the sequence
+ * number (31 bits), the rest is random.
+ */
+
+import { randomBytes } from "node:crypto";
+
+const WORKER_MAX = 0xfff;
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+/** The random tail, drawn once per thread: ids differ by time, worker and sequence already. */
+const TAIL = randomBytes(4);
+const TAIL_HEX = TAIL.toString("hex");
+
+/** Where a decision's record is. */
+export interface DecisionPlace {
+  worker: number;
+  sequence: number;
+  /** Wall-clock time of the decision, Unix ms. */
+  unixMs: number;
+}
+
+/** @param place `worker` 0..4095, `sequence` 0..2^31−1, `unixMs` Unix ms. */
+export function encodeDecisionId({ worker, sequence, unixMs }: DecisionPlace): string {
+  const high = Math.floor(unixMs / 0x10000);
+  const low = Math.floor(unixMs) & 0xffff;
+  const workerBits = worker & WORKER_MAX;
+  // 62 bits follow the variant: 31 of the sequence (30 in the first two groups and the top of the third), 31 random
+  const sequenceHigh = (sequence >>> 17) & 0x3fff;
+  const sequenceLow = sequence & 0x1ffff;
+  const rest = (sequenceLow << 15) | (((TAIL[0] as number) << 7) | ((TAIL[1] as number) >> 1));
+  return `${hex32(high)}-${hex16(low)}-7${hex12(workerBits)}-${hex16(0x8000 | sequenceHigh)}-${hex32(rest >>> 0)}${TAIL_HEX.slice(4)}`;
+}
+
+/** Reads an id; null when the text is no UUIDv7. Any UUIDv7 reads as some place: the record tells if it is the one. */
+export function decodeDecisionId(id: string): DecisionPlace | null {
+  const match = /^([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-([89ab][0-9a-f]{3})-([0-9a-f]{8})[0-9a-f]{4}$/i.exec(id);
+  if (match === null) return null;
+  const [high, low, worker, sequenceHigh, rest] = match.slice(1).map((group) => Number.parseInt(group, 16)) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  return {
+    worker,
+    sequence: ((sequenceHigh & 0x3fff) << 17) | (rest >>> 15),
+    unixMs: high * 0x10000 + low,
+  };
+}
+
+function hex12(value: number): string {
+  return value.toString(16).padStart(3, "0");
+}
+
+function hex16(value: number): string {
+  return (HEX[value >>> 8] as string) + (HEX[value & 0xff] as string);
+}
+
+function hex32(value: number): string {
+  return (
+    (HEX[(value >>> 24) & 0xff] as string) +
+    (HEX[(value >>> 16) & 0xff] as string) +
+    (HEX[(value >>> 8) & 0xff] as string) +
+    (HEX[value & 0xff] as string)
+  );
+}

@@ -1,0 +1,99 @@
+/** What the control thread and the data-plane workers say to each other. Everything here is structured-cloneable. */
+
+import type { DirectoryUpdate } from "@zml/engine";
+import type { EngineName, FailoverConfig, LimitsConfig, Scope, TimeoutsConfig } from "@zml/protocol";
+
+/** `workerData` of a worker. */
+export interface WorkerStart {
+  /** Index of the worker, 0-based: its columns of the fleet table. */
+  worker: number;
+  fleetTable: SharedArrayBuffer;
+  evidenceRing: SharedArrayBuffer;
+  evidenceRecords: number;
+  /** Engine clock: milliseconds of the machine's monotonic clock at which it reads 0. */
+  clockOriginMs: number;
+  /** Seed of the worker's draws. */
+  seed: number;
+}
+
+/** A node as a worker dispatches to it. */
+export interface WorkerNode {
+  row: number;
+  id: string;
+  family: string;
+  account: string;
+  /** Without a slash at its end. */
+  url: string;
+  /** Serving engine, null: not detected yet. */
+  engine: EngineName | null;
+  /** The node's own key; callers' keys never reach it. */
+  apiKey: string | null;
+  timeouts: TimeoutsConfig;
+  maxConnections: number;
+  keepAliveMs: number;
+  maxConnectionAgeMs: number;
+  /** Names under which the node serves models, where they differ from ours: model index → upstream name. */
+  upstreamModels: Record<number, string>;
+}
+
+/** A caller's key; the value itself stays in the control thread. */
+export interface WorkerKey {
+  name: string;
+  account: string;
+  scopes: readonly Scope[];
+  /** SHA-256 of the key, hex. */
+  sha256: string;
+}
+
+/** Numbers and switches of the data plane. A running request keeps those it started with. */
+export interface WorkerSettings {
+  limits: LimitsConfig;
+  timeouts: TimeoutsConfig;
+  failover: FailoverConfig;
+  /** Data-plane threads in all; a worker's share of process-wide allowances. */
+  workers: number;
+}
+
+/** A version of the configuration, as far as it changed. */
+export interface WorkerUpdate {
+  kind: "update";
+  version: number;
+  directory?: DirectoryUpdate;
+  nodes?: readonly WorkerNode[];
+  /** Rows whose node left: no new attempts, running ones finish. */
+  removeNodes?: readonly number[];
+  settings?: WorkerSettings;
+  /** All keys; an empty list: no key is asked. */
+  keys?: readonly WorkerKey[];
+}
+
+export type ToWorker =
+  | WorkerUpdate
+  /** Starts to listen; answered by `listening` or `listen_failed`. */
+  | { kind: "listen"; host: string; port: number }
+  /** Refused polls took the node out: attempts on it that have not committed fail now. */
+  | { kind: "node_down"; row: number }
+  /** Stop accepting; running requests get `graceMs`; answered by `drained`. */
+  | { kind: "drain"; graceMs: number };
+
+/** Numbers per finished attempt, in this order, in one flat array (see `SAMPLE_FIELDS`). */
+export const SAMPLE_FIELDS = [
+  "row",
+  "placement",
+  "model",
+  "outcome",
+  "promptTokens",
+  "outputTokens",
+  "firstTokenMs",
+  "durationMs",
+] as const;
+
+export type FromWorker =
+  /** The version is in force for new requests of this worker. */
+  | { kind: "applied"; version: number }
+  | { kind: "listening"; port: number }
+  | { kind: "listen_failed"; message: string }
+  /** What finished since the last message: `SAMPLE_FIELDS` per attempt; NaN: unknown; `outcome` indexes `OUTCOMES`. */
+  | { kind: "samples"; samples: Float64Array }
+  | { kind: "log"; level: "debug" | "info" | "warn" | "error"; message: string; fields: Record<string, string | number> }
+  | { kind: "drained"; interrupted: number };

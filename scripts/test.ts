@@ -50,7 +50,7 @@ const nodeArgs = ["--test", "--test-concurrency=2", `--test-timeout=${testTimeou
 const child = spawn(process.execPath, [...nodeArgs, ...nodeFlags, ...files], {
   cwd: root,
   stdio: ["inherit", "pipe", "inherit"],
-  env: { ...process.env, [markName]: markValue, ...(process.stdout.isTTY ? { FORCE_COLOR: "1" } : {}) },
+  env: { ...process.env, [markName]: markValue },
 });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
 

@@ -16,6 +16,7 @@
  * Words are kept whole by the tokenizer, since all their beginnings are tokens too and longer ones score higher; any
  * other prompt falls back to one token per byte.
  */
+import { seededRandom } from "../src/seeded-random.ts";
 import { encodeGguf, type GgufTensor, type GgufValue } from "./gguf-file.ts";
 
 export type TinyLlamaOptions = {
@@ -107,7 +108,7 @@ export function tinyLlama(options: TinyLlamaOptions = {}): Uint8Array[] {
     ["tokenizer.chat_template", { kind: "string", value: chatTemplate }],
   ]);
 
-  const random = mulberry32(seed);
+  const random = seededRandom(seed);
   const tensors: GgufTensor[] = [];
   const addMatrix = (tensorName: string, rows: number, columns: number, deviation: number): Float32Array => {
     const data = new Float32Array(rows * columns);
@@ -168,16 +169,5 @@ function makeVocabulary(): { tokens: string[]; scores: number[]; kinds: number[]
       ...new Array<number>(texts.length).fill(tokenKind.normal),
     ],
     firstWord: special + beginnings.size,
-  };
-}
-
-/** Uniform in [0, 1) from a 32-bit seed. Source: Tommy Ettinger's mulberry32 (public domain). */
-function mulberry32(seed: number): () => number {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }

@@ -1,3 +1,4 @@
+import { COST_PRIORITIES } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
 
@@ -16,11 +17,6 @@ export const BUILT_IN_POLICY = "zml-default";
 export const ENGINES = ["vllm", "llamacpp", "tgi", "custom"] as const;
 /** A serving engine that has an adapter. */
 export type EngineName = (typeof ENGINES)[number];
-
-/** What a policy trades: see `cost_priority`. */
-export const COST_PRIORITIES = ["cost", "balanced", "latency"] as const;
-/** What a policy trades. */
-export type CostPriority = (typeof COST_PRIORITIES)[number];
 
 /** What a key may do. */
 export const SCOPES = ["infer", "admin"] as const;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeRoutingHeader, encodeRoutingHeader, type Routing } from "./routing.ts";
+import { decodeRoutingHeader, encodeRoutingHeader, type ReceivedRouting, type Routing } from "./routing.ts";
 
 const full: Routing = {
   node: "mi300x-a",
@@ -18,7 +18,7 @@ const fullText =
 
 test("a routing is written as an RFC 9651 dictionary", () => {
   assert.equal(encodeRoutingHeader(full), fullText);
-  assert.equal(encodeRoutingHeader({ policy: "p", reason: "no_room" }), 'policy="p", reason=no_room');
+  assert.equal(encodeRoutingHeader({ policy: "p", reason: "refused" }), 'policy="p", reason=refused');
   assert.equal(encodeRoutingHeader({ attempt: 2 }), "attempt=2");
   assert.equal(encodeRoutingHeader({}), "");
 });
@@ -37,9 +37,6 @@ test("what could inject a header is refused", () => {
   for (const node of ["a\r\nx: y", "a\n", "é", "\u0000"]) {
     assert.throws(() => encodeRoutingHeader({ node }), RangeError);
   }
-  for (const reason of ["", "a b", "a,b", '"a"', "1st", "a\n"]) {
-    assert.throws(() => encodeRoutingHeader({ reason }), RangeError, reason);
-  }
 });
 
 test("what was written is read", () => {
@@ -47,7 +44,8 @@ test("what was written is read", () => {
 });
 
 test("members that are unknown or have another type don't disturb the others", () => {
-  const cases: [string, Routing][] = [
+  const cases: [string, ReceivedRouting][] = [
+    ["reason=reason_of_tomorrow", { reason: "reason_of_tomorrow" }],
     ["", {}],
     ["   ", {}],
     ['zone="eu", node="a"', { node: "a" }],

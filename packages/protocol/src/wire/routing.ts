@@ -1,3 +1,5 @@
+import type { Reason } from "@zml/engine/reasons";
+
 /**
  * The routing header: an RFC 9651 dictionary such as
  * `node="mi300x-a", policy="batch", family="MI300X", decision="0198…", queue_depth=3, attempt=1, reason=cheapest`.
@@ -19,9 +21,14 @@ export interface Routing {
   /** 1 for the first dispatch of the request. */
   readonly attempt?: number;
   /** Why this node, or why none: a word of the engine's closed list. */
-  readonly reason?: string;
+  readonly reason?: Reason;
   /** Whether the caller's wish for a family was followed; absent when there was none. */
   readonly hint?: "used" | "unused";
+}
+
+/** A routing as it was read: a gateway that is newer than the reader may know more reasons. */
+export interface ReceivedRouting extends Omit<Routing, "reason"> {
+  readonly reason?: string;
 }
 
 /** The largest Integer of RFC 9651: 15 digits. */
@@ -30,12 +37,11 @@ const MAX_INTEGER = 999_999_999_999_999;
 /** A String's content that needs no escape. */
 const PLAIN = /^[ !#-[\]-~]*$/;
 const PRINTABLE = /^[ -~]*$/;
-const TOKEN = /^[A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*$/;
 
 /**
  * The value of the routing header.
- * @throws RangeError when a text is not printable ASCII or a reason is no token: names are checked where they enter, so
- * that would be a header injection that got past us
+ * @throws RangeError when a text is not printable ASCII: names are checked where they enter, so that would be a header
+ * injection that got past us
  */
 export function encodeRoutingHeader(routing: Routing): string {
   let out = "";
@@ -46,8 +52,8 @@ export function encodeRoutingHeader(routing: Routing): string {
   // -1 and NaN are how tables say unknown: such a member is left out.
   if (isCount(routing.queueDepth)) out += `${comma(out)}queue_depth=${routing.queueDepth}`;
   if (isCount(routing.attempt)) out += `${comma(out)}attempt=${routing.attempt}`;
-  if (routing.reason !== undefined) out += `${comma(out)}reason=${token(routing.reason)}`;
-  if (routing.hint !== undefined) out += `${comma(out)}hint=${token(routing.hint)}`;
+  if (routing.reason !== undefined) out += `${comma(out)}reason=${routing.reason}`;
+  if (routing.hint !== undefined) out += `${comma(out)}hint=${routing.hint}`;
   return out;
 }
 
@@ -65,17 +71,12 @@ function string(value: string): string {
   return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }
 
-function token(value: string): string {
-  if (!TOKEN.test(value)) throw new RangeError("a word of the routing header is not a token");
-  return value;
-}
-
 /**
  * Reads a routing header. Members that are unknown, have parameters or the wrong type don't disturb the others; a later
  * member of the same name wins.
  * @returns `null` when the value is no dictionary at all (RFC 9651: the whole field is then ignored)
  */
-export function decodeRoutingHeader(value: string): Routing | null {
+export function decodeRoutingHeader(value: string): ReceivedRouting | null {
   const members = parseDictionary(value);
   if (members === null) return null;
   const text = (key: string) => kindOf(members.get(key), "string");

@@ -31,10 +31,14 @@ test("an installer that hangs is ended at the deadline", limits, async (t) => {
 });
 
 test("what pip can't do is told in pip's own words", limits, async (t) => {
-  const pip = '#!/bin/sh\\necho "WARNING: retrying" >&2\\necho "ERROR: Could not fetch URL" >&2\\nexit 1\\n';
-  const python = await fakePython(t, `mkdir -p "$3/bin"; printf '${pip}' > "$3/bin/python"; chmod +x "$3/bin/python"`);
-  const error = await refusal({ cacheDirectory: await temporaryDirectory(t), python });
+  const error = await refusal({ cacheDirectory: await temporaryDirectory(t), python: await fakeVenv(t, "*install*") });
   assert.equal(error, "llama-server: pip install failed: ERROR: Could not fetch URL");
+});
+
+test("without a pip in the system the venv gets its own", limits, async (t) => {
+  const python = await fakeVenv(t, "*pip*");
+  const error = await refusal({ cacheDirectory: await temporaryDirectory(t), python });
+  assert.match(error, /^llama-server: putting pip into the venv failed/);
 });
 
 test("it says what it does before it takes time", limits, async (t) => {
@@ -62,6 +66,13 @@ async function fakePython(t: TestContext, script: string): Promise<string> {
   const path = join(await temporaryDirectory(t), "python3");
   await writeFile(path, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   return path;
+}
+
+/** A Python that makes a venv whose own Python fails, as pip does, when its arguments match a shell pattern. */
+function fakeVenv(t: TestContext, failing: string): Promise<string> {
+  const inner = `#!/bin/sh\\ncase "$*" in ${failing}) echo "ERROR: Could not fetch URL" >&2; exit 1;; esac\\n`;
+  const script = `for venv; do :; done; mkdir -p "$venv/bin"; printf '${inner}' > "$venv/bin/python"`;
+  return fakePython(t, `${script}; chmod +x "$venv/bin/python"`);
 }
 
 async function temporaryDirectory(t: TestContext): Promise<string> {

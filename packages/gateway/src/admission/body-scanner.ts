@@ -9,7 +9,7 @@ import {
   ROUTING_FIELDS,
   unescapeJson,
 } from "./routing-fields.ts";
-import { forgetWords, skipStringBody } from "./string-skip.ts";
+import { forgetWords, skipStringBody, skipStringWithEscapes } from "./string-skip.ts";
 import { UTF8_OK, Utf8Check } from "./utf8-check.ts";
 
 export interface BodyScanOptions {
@@ -225,7 +225,8 @@ export class BodyScanner {
       const byte = bytes[at] as number;
       switch (state) {
         case STRING:
-          at = skipStringBody(bytes, at, end);
+          at =
+            this.#tokenStart >= 0 ? skipStringBody(bytes, at, end) : skipStringWithEscapes(bytes, at, end);
           if (at === end) break;
           if (bytes[at] === 0x22) {
             state = this.#stringIsKey ? this.#endKey(bytes, at) : this.#endString(bytes, at);

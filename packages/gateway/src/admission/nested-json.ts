@@ -1,4 +1,4 @@
-import { skipStringBody } from "./string-skip.ts";
+import { skipStringWithEscapes } from "./string-skip.ts";
 
 /*
  * The grammar of arrays and objects as one table: TABLE[state << 8 | byte] is the next state. States come in two
@@ -151,7 +151,7 @@ export class NestedJson {
   scan(bytes: Buffer, from: number, end: number): number {
     let at = from;
     let current = this.#state;
-    if (current >= STRING_KEY) at = skipStringBody(bytes, at, end);
+    if (current >= STRING_KEY) at = skipStringWithEscapes(bytes, at, end);
     while (at < end) {
       const next = TABLE[(current << 8) | (bytes[at] as number)] as number;
       at++;
@@ -159,7 +159,7 @@ export class NestedJson {
         current = next;
       } else if (next <= STRING_ELEMENT) {
         current = next;
-        at = skipStringBody(bytes, at, end);
+        at = skipStringWithEscapes(bytes, at, end);
       } else if (next === CLOSE) {
         this.depth--;
         if (this.depth === 0) return at;

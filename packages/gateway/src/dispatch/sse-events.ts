@@ -92,6 +92,11 @@ export class SseParser {
     return this.#isOversized ? null : this.#joinedData();
   }
 
+  /** Nothing of an event has come since the last one ended: another may follow without being glued to it. */
+  get isBetweenEvents(): boolean {
+    return this.#lineBytes === 0 && this.#data === null && this.#eventName === null && !this.#isOversized;
+  }
+
   #holdLine(text: string, from: number): void {
     this.#lineBytes += text.length - from;
     if (this.#eventBytes + this.#lineBytes > this.#maxEventBytes) this.#skipEvent();

@@ -12,6 +12,9 @@ export interface DataEvent {
   readonly event: string | null;
 }
 
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
 type Json = Readonly<Record<string, unknown>>;
 
 /**
@@ -41,6 +44,9 @@ export class StreamInspector {
   gaveUp = false;
 
   readonly #parser: SseParser;
+  /** What stands before and behind the text of the last plain chunk. */
+  #beforeText = "";
+  #afterText = "";
 
   /** `maxEventBytes`: larger events are left out; 1 MiB by default. */
   constructor(maxEventBytes?: number) {
@@ -51,6 +57,11 @@ export class StreamInspector {
       },
     };
     this.#parser = new SseParser(handler, maxEventBytes);
+  }
+
+  /** What came so far ends between two events. */
+  get isBetweenEvents(): boolean {
+    return this.#parser.isBetweenEvents;
   }
 
   push(chunk: Buffer): void {
@@ -81,10 +92,33 @@ export class StreamInspector {
 
   /** An event of the OpenAI kind, which has no name. */
   #readChunk(data: string): void {
-    if (hasValue(data, '"finish_reason"') || hasValue(data, '"usage"') || hasValue(data, '"error"')) {
-      this.#readParsed(data, null);
+    if (this.#isLikeLast(data)) {
+      this.tokensSeen++;
+      return;
     }
-    if (hasContent(data)) this.tokensSeen++;
+    const isPlain = !(hasValue(data, 'finish_reason"') || hasValue(data, 'usage"') || hasValue(data, 'error"'));
+    if (!isPlain) this.#readParsed(data, null);
+    const start = contentStart(data);
+    if (start < 0) return;
+    this.tokensSeen++;
+    const end = data.indexOf('"', start);
+    if (isPlain && end > start && data.charCodeAt(end - 1) !== BACKSLASH) {
+      this.#beforeText = data.slice(0, start);
+      this.#afterText = data.slice(end);
+    }
+  }
+
+  /**
+   * Whether the event is the last plain one but for its text: most of a stream is, and this is the cheapest way to
+   * know that it says nothing else. A text with a quote in it is left to the full look.
+   */
+  #isLikeLast(data: string): boolean {
+    const start = this.#beforeText.length;
+    const end = data.length - this.#afterText.length;
+    if (start === 0 || end <= start || data.charCodeAt(end - 1) === BACKSLASH) return false;
+    if (data.indexOf('"', start) !== end) return false;
+    // Comparing slices runs in words, startsWith and endsWith by the character.
+    return data.slice(end) === this.#afterText && data.slice(0, start) === this.#beforeText;
   }
 
   /** An event of the Anthropic or Responses kind. */
@@ -207,10 +241,16 @@ function usageOf(usage: Json | null): TokenUsage {
   };
 }
 
-/** Whether `quoted` (a name with its quotes) stands anywhere in the text with something else behind it than null or "". */
-function hasValue(text: string, quoted: string): boolean {
-  for (let at = text.indexOf(quoted); at >= 0; at = text.indexOf(quoted, at)) {
-    at += quoted.length;
+/**
+ * Whether a name stands anywhere in the text with something else behind it than null or "". `ending` is the name with
+ * its closing quote only: a search for something that starts with a quote stops at each quote of the text, and takes
+ * five times as long.
+ */
+function hasValue(text: string, ending: string): boolean {
+  for (let at = text.indexOf(ending); at >= 0; at = text.indexOf(ending, at)) {
+    const isWhole = text.charCodeAt(at - 1) === QUOTE;
+    at += ending.length;
+    if (!isWhole) continue;
     const value = skipColon(text, at);
     if (value < 0) return true;
     if (!text.startsWith("null", value) && !text.startsWith('""', value)) return true;
@@ -218,18 +258,19 @@ function hasValue(text: string, quoted: string): boolean {
   return false;
 }
 
-/** Members of a choice whose presence with a value means that the event carries content. */
-const CONTENT_NAMES = ['"content"', '"text"', '"reasoning_content"', '"reasoning"', '"arguments"', '"refusal"'] as const;
+/** Members of a choice whose text means that the event carries content; `content` stands for `reasoning_content` too. */
+const CONTENT_ENDINGS = ['content"', 'text"', 'reasoning"', 'arguments"', 'refusal"'] as const;
 
-/** Whether a chunk carries a piece of the answer: a content member with text that isn't empty. */
-function hasContent(text: string): boolean {
-  for (const quoted of CONTENT_NAMES) {
-    const at = text.indexOf(quoted);
-    if (at < 0) continue;
-    const value = skipColon(text, at + quoted.length);
-    if (value >= 0 && text.charCodeAt(value) === 0x22 && text.charCodeAt(value + 1) !== 0x22) return true;
+/** Where the text of a chunk's first content member that isn't empty starts; -1 for a chunk without content. */
+function contentStart(text: string): number {
+  for (const ending of CONTENT_ENDINGS) {
+    for (let at = text.indexOf(ending); at >= 0; at = text.indexOf(ending, at)) {
+      at += ending.length;
+      const value = skipColon(text, at);
+      if (value >= 0 && text.charCodeAt(value) === QUOTE && text.charCodeAt(value + 1) !== QUOTE) return value + 1;
+    }
   }
-  return false;
+  return -1;
 }
 
 /** Index of the value behind a colon that may stand between spaces; -1 where no colon follows. */

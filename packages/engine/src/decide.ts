@@ -4,7 +4,7 @@
  */
 
 import { announceRoom, headsBefore } from "./admission/saturation-queue.ts";
-import { queryAvailability } from "./availability/query.ts";
+import { type AvailabilityContext, CANDIDATE, exclusionOf, queryAvailability } from "./availability/query.ts";
 import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
 import { BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
@@ -46,18 +46,22 @@ export function decide(
 ): Booking | null {
   const { table, estimator } = decider;
   const nowTick = tickOf(nowMs);
-  begin(decision, decider);
+  decision.directoryVersion = decider.directory.version;
+  decision.bookingRaces = 0;
   for (let tries = 0; ; tries++) {
+    begin(decision);
     const heads = headsBefore(table, decider.directory, request.ticket);
-    queryAvailability(table, request, { nowTick, heads, draw, mayTryCooling: false }, decision);
+    const context = { nowTick, heads, draw, mayTryCooling: false };
+    queryAvailability(table, request, context, decision);
     if (decision.candidateCount === 0 && isOnlyCooling(decision)) {
-      queryAvailability(table, request, { nowTick, heads, draw, mayTryCooling: true }, decision);
+      context.mayTryCooling = true;
+      queryAvailability(table, request, context, decision);
     }
     if (!choose(table, request, { estimator, draw }, decision)) {
       judgeNoNode(table, request, nowTick, decision);
       return null;
     }
-    const booking = book(decider, request, decision, { nowTick, tries });
+    const booking = book(decider, request, decision, context, tries);
     if (booking !== null) {
       decision.kind = "chosen";
       decision.dataAgeMs = nowMs - (table.polledAtMs[decision.row] as number);
@@ -67,7 +71,8 @@ export function decide(
   }
 }
 
-function begin(decision: Decision, { directory }: Decider): void {
+/** Nothing of an earlier decision or try stays. */
+function begin(decision: Decision): void {
   decision.row = -1;
   decision.placement = -1;
   decision.position = -1;
@@ -80,26 +85,27 @@ function begin(decision: Decision, { directory }: Decider): void {
   decision.trial.placement = 0;
   decision.trial.endpoint = 0;
   decision.dataAgeMs = Number.NaN;
-  decision.directoryVersion = directory.version;
-  decision.bookingRaces = 0;
   decision.retryAfterMs = Number.NaN;
 }
 
 /**
  * Takes the chosen place, or returns null when another worker was first: more stands on the node than was decided on
- * (at most `BOOKING_TRIES_MAX` times), its limit is reached, or its trial went to another request.
+ * (at most `BOOKING_TRIES_MAX` times), the node can no longer take the request, or its trial went to another one.
  */
 function book(
   { table, worker }: Decider,
   request: RouteRequest,
   decision: Decision,
-  { nowTick, tries }: { nowTick: number; tries: number },
+  context: AvailabilityContext,
+  tries: number,
 ): Booking | null {
-  const { row } = decision;
+  const { row, placement } = decision;
   const others = depthOf(table, row) - (table.total.inFlight[row] as number);
   const depth = others + takePlace(table, worker, row);
   const isRaced = depth > decision.depth && tries < BOOKING_TRIES_MAX;
-  if (isRaced || depth >= (table.maxInFlight[row] as number) || !takeTrials(table, request, decision, nowTick)) {
+  // asked again for this one row, so that a cooldown or drain that began meanwhile is not passed over
+  const isOut = exclusionOf(table, request, context, row, placement, depth) !== CANDIDATE;
+  if (isRaced || isOut || !takeTrials(table, request, decision, context.nowTick)) {
     undoPlace(table, worker, row);
     announceRoom(table);
     return null;

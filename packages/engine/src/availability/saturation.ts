@@ -57,11 +57,12 @@ function drainWaitMs(table: FleetTable, request: RouteRequest): number {
   return drainPerSecond === 0 ? Number.NaN : ((ahead + 1) / drainPerSecond) * 1000;
 }
 
-/** Time to the earliest trial of a node of the chain, ms; NaN: none cools. */
+/** Time to the earliest trial of a node of the chain, ms; NaN: none cools. A node that drains or is down gets none. */
 function trialWaitMs(table: FleetTable, request: RouteRequest, nowTick: number): number {
   let earliest = Number.POSITIVE_INFINITY;
   for (let index = 0; index < request.model.rows.length; index++) {
     const row = request.model.rows[index] as number;
+    if (table.isLive[row] !== 1 || table.isDraining[row] === 1 || table.isUnhealthy[row] === 1) continue;
     const until = Math.max(table.cooldownUntil[row] as number, table.trialUntil[row] as number);
     if (isInChain(request, index) && until > nowTick) earliest = Math.min(earliest, until);
   }

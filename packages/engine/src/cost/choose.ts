@@ -21,8 +21,11 @@ export function choose(
   decision.hint = HINT_USES.indexOf(request.hintFamily < 0 ? "none" : "unused");
   decision.arePricesUnknown = false;
   if (decision.candidateCount === 0) return false;
-  const weighing: Weighing = { table, request, decision, ...options };
-  estimateFamilies(weighing);
+  estimateFamilies(table, request, options.estimator, decision);
+  const scale = costScaleOf(decision);
+  // in `latency` no cost was asked for, so none is missing
+  decision.arePricesUnknown = request.policy.costPriority !== "latency" && Number.isNaN(scale.highestUsd);
+  const weighing: Weighing = { table, request, decision, scale, ...options };
   if (takeHint(weighing)) return true;
   switch (request.policy.costPriority) {
     case "cost":
@@ -40,11 +43,12 @@ interface Weighing {
   table: FleetTable;
   request: RouteRequest;
   decision: Decision;
+  scale: CostScale;
   estimator: Estimator;
   draw: number;
 }
 
-function estimateFamilies({ table, request, decision, estimator }: Weighing): void {
+function estimateFamilies(table: FleetTable, request: RouteRequest, estimator: Estimator, decision: Decision): void {
   const { evidence } = decision;
   const isCostWeighed = request.policy.costPriority !== "latency";
   for (let position = 0; position < decision.families; position++) {
@@ -77,7 +81,7 @@ function takeCheapest(weighing: Weighing): boolean {
   if (isWithinTarget(weighing, cheapest)) return takeBest(weighing, cheapest, "cheapest");
   const next = firstBy(
     weighing,
-    (a, b, scale) => byTier(weighing, a, b) || byCost(a, b, scale, weighing),
+    (a, b) => byTier(weighing, a, b) || byCost(a, b, weighing),
     (position) => isWithinTarget(weighing, position),
   );
   if (next >= 0) return takeBest(weighing, next, "next_in_chain");
@@ -85,14 +89,15 @@ function takeCheapest(weighing: Weighing): boolean {
 }
 
 function takeBestBalance(weighing: Weighing): boolean {
+  const { scale } = weighing;
   const { evidence } = weighing.decision;
   const { latencyTargetMs } = weighing.request.policy;
   const divisorMs = Number.isNaN(latencyTargetMs) ? leastEstimateMs(weighing) : latencyTargetMs;
-  const balance = (position: number, scale: CostScale): number =>
+  const balance = (position: number): number =>
     costTerm(evidence.costUsd[position] as number, scale) + (evidence.estimateMs[position] as number) / divisorMs;
   const best = firstBy(
     weighing,
-    (a, b, scale) => balance(a, scale) - balance(b, scale) || byKnownPrice(weighing, a, b) || byTier(weighing, a, b),
+    (a, b) => balance(a) - balance(b) || byKnownPrice(weighing, a, b) || byTier(weighing, a, b),
     (position) => isWithinTarget(weighing, position),
   );
   if (best >= 0) return takeBest(weighing, best, "best_balance");
@@ -110,24 +115,36 @@ function takeFirstAcceptable(weighing: Weighing): boolean {
   return take(weighing, winner, bestAcceptable[winner] as number, "first_acceptable");
 }
 
-/** The candidate node of any family with the least estimate; equal ones: the first from where the draw starts. */
+/**
+ * The candidate node of any family with the least estimate. Equal ones, which are common since an idle node answers no
+ * faster than its stream: the earlier tier, then the better rank, then the first from where the draw starts.
+ */
 function takeLeastEstimate(weighing: Weighing, reason: ChoiceReason): boolean {
   const { table, request, decision, estimator } = weighing;
   const { rows, placements, families } = request.model;
+  const { positionOfFamily, chainTiers } = request.policy;
   let bestIndex = -1;
   let bestMs = Number.POSITIVE_INFINITY;
+  let bestTier = 0;
+  let bestRank = 0;
   for (let candidate = 0; candidate < decision.candidateCount; candidate++) {
     const index = decision.candidates[candidate] as number;
     const row = rows[index] as number;
+    const placement = placements[index] as number;
     const depth = depthOf(table, row);
-    let estimate = estimator.responseMs(table, request, placements[index] as number, depth);
+    let estimate = estimator.responseMs(table, request, placement, depth);
     if (isRankedLast(table, row)) estimate += OVERLOADED_MS;
-    if (estimate < bestMs) {
+    if (estimate > bestMs) continue;
+    const tier = chainTiers[positionOfFamily[families[index] as number] as number] as number;
+    const rank = (depth + 1) / (table.tokensPerSecond[placement] as number);
+    if (estimate < bestMs || tier < bestTier || (tier === bestTier && rank < bestRank)) {
       bestMs = estimate;
+      bestTier = tier;
+      bestRank = rank;
       bestIndex = index;
     }
   }
-  return take(weighing, request.policy.positionOfFamily[families[bestIndex] as number] as number, bestIndex, reason);
+  return take(weighing, positionOfFamily[families[bestIndex] as number] as number, bestIndex, reason);
 }
 
 /** Added to the estimate of a node that said it is overloaded: behind every other, and still in order. */
@@ -141,7 +158,7 @@ interface CostScale {
   leastPaidUsd: number;
 }
 
-function costScaleOf({ decision }: Weighing): CostScale {
+function costScaleOf(decision: Decision): CostScale {
   let highestUsd = Number.NaN;
   let leastPaidUsd = Number.NaN;
   for (let position = 0; position < decision.families; position++) {
@@ -150,7 +167,6 @@ function costScaleOf({ decision }: Weighing): CostScale {
     if (!(cost <= highestUsd)) highestUsd = cost;
     if (cost > 0 && !(cost >= leastPaidUsd)) leastPaidUsd = cost;
   }
-  decision.arePricesUnknown = Number.isNaN(highestUsd);
   return { highestUsd, leastPaidUsd };
 }
 
@@ -161,10 +177,11 @@ function costTerm(cost: number, scale: CostScale): number {
   return usd === 0 ? 0 : usd / scale.leastPaidUsd;
 }
 
-type Compare = (a: number, b: number, scale: CostScale, weighing: Weighing) => number;
+type Compare = (a: number, b: number, weighing: Weighing) => number;
 
 /** Cheapest first; an unknown price counts as the highest known one and loses ties; then the order of the chain. */
-function byCost(a: number, b: number, scale: CostScale, weighing: Weighing): number {
+function byCost(a: number, b: number, weighing: Weighing): number {
+  const { scale } = weighing;
   const { costUsd: costs } = weighing.decision.evidence;
   return (
     costTerm(costs[a] as number, scale) - costTerm(costs[b] as number, scale) ||
@@ -185,14 +202,13 @@ function byTier({ decision }: Weighing, a: number, b: number): number {
 /** The first family in an order among those with a candidate; ties go to the first from where the draw starts; -1: none. */
 function firstBy(weighing: Weighing, compare: Compare, isEligible: (position: number) => boolean = () => true): number {
   const { decision, draw } = weighing;
-  const scale = costScaleOf(weighing);
   const count = decision.families;
   const start = Math.min(count - 1, Math.floor(draw * count));
   let winner = -1;
   for (let step = 0; step < count; step++) {
     const position = (start + step) % count;
     if ((decision.evidence.best[position] as number) < 0 || !isEligible(position)) continue;
-    if (winner < 0 || compare(position, winner, scale, weighing) < 0) winner = position;
+    if (winner < 0 || compare(position, winner, weighing) < 0) winner = position;
   }
   return winner;
 }

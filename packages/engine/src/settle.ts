@@ -64,13 +64,13 @@ export function settle(
   nowMs: number,
 ): { outcome: Outcome; move: Move } {
   const { table, worker, limits, budget } = settler;
-  const outcome = classifyEnd(end);
+  const outcome = outcomeOf(end, attempt);
   judge(table, request, attempt, { outcome, end, nowMs });
   returnTrials(table, placeOf(attempt), attempt.trial);
   releaseBooking(table, worker, attempt.booking);
   announceRoom(table);
   if (!isFailedConnect(end) && outcome !== "unsent") request.attempts += 1;
-  if (countsAsFailed(outcome, attempt)) {
+  if (countsAsFailed(outcome)) {
     noteFailedRow(request, attempt.booking.row);
     if (Number.isNaN(request.firstFailureAtMs)) request.firstFailureAtMs = nowMs;
   }
@@ -82,7 +82,13 @@ function placeOf(attempt: Attempt): TrialPlace {
   return { row: attempt.booking.row, placement: attempt.placement, endpoint: attempt.endpoint };
 }
 
-function countsAsFailed(outcome: Outcome, attempt: Attempt): boolean {
+/** A node that carries nothing on a fresh connection either has failed. */
+function outcomeOf(end: AttemptEnd, attempt: Attempt): Outcome {
+  const outcome = classifyEnd(end);
+  return outcome === "unsent" && attempt.isFreshConnection ? "failure" : outcome;
+}
+
+function countsAsFailed(outcome: Outcome): boolean {
   switch (outcome) {
     case "failure":
     case "overloaded":
@@ -90,8 +96,6 @@ function countsAsFailed(outcome: Outcome, attempt: Attempt): boolean {
     case "endpoint_unsupported":
     case "too_large":
       return true;
-    case "unsent":
-      return attempt.isFreshConnection;
     default:
       return false;
   }
@@ -117,20 +121,17 @@ function judge(
         isSuspect: isServerError && request.serverErrors >= 2,
       });
       break;
-    case "unsent":
-      if (attempt.isFreshConnection) {
-        const nowTick = tickOf(nowMs);
-        startCooldown(table, row, { nowMs, nowTick, sentAtTick: tickOf(attempt.sentAtMs), isSuspect: false });
-      }
-      break;
     case "overloaded":
       backOff(table, row, { nowMs, retryAfterMs: end.kind === "answer" ? end.retryAfterMs : Number.NaN });
       break;
     case "misconfigured":
       blockPlacement(table, row, attempt.placement, nowMs);
+      // the lease is this very deadline: handing it back would lift the block that a refused trial renews
+      attempt.trial.placement = 0;
       break;
     case "endpoint_unsupported":
       blockEndpoint(table, row, attempt.endpoint, nowMs);
+      attempt.trial.endpoint = 0;
       break;
     case "too_large":
       request.contextAboveTokens = limitThatWasTooSmall(table, attempt);

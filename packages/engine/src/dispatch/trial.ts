@@ -64,7 +64,7 @@ export function returnTrials(table: FleetTable, place: TrialPlace, trial: TrialL
 /** A deadline that is past and still asks for a trial. */
 const EXPIRED = 1;
 
-/** The trial succeeded: traffic returns. A cooldown that began after the trial was sent stays. */
+/** The trial succeeded: traffic returns. A cooldown that began after the trial was sent, or in its tick, stays. */
 export function passTrials(
   table: FleetTable,
   place: TrialPlace,
@@ -73,7 +73,7 @@ export function passTrials(
   const { trial } = attempt;
   if (trial.node !== 0) {
     const until = Atomics.load(table.cooldownUntil, place.row);
-    const isNewer = Atomics.load(table.cooldownFrom, place.row) > attempt.sentAtTick;
+    const isNewer = Atomics.load(table.cooldownFrom, place.row) >= attempt.sentAtTick;
     if (!isNewer && Atomics.compareExchange(table.cooldownUntil, place.row, until, 0) === until) {
       Atomics.store(table.failedAtPoll, place.row, 0);
       Atomics.store(table.isSuspectFailure, place.row, 0);

@@ -6,7 +6,8 @@ import { ENDPOINTS } from "../reasons.ts";
 
 /**
  * Starts (or restarts, after a failed trial) the cooldown of a node. An attempt that was sent before the present
- * cooldown began neither extends nor ends it.
+ * cooldown began neither extends nor ends it, and a cooldown is present until a trial has passed. One tick is one
+ * moment: what was sent in the tick in which the cooldown began was sent before.
  *
  * @param failure `sentAtTick` when the attempt was sent; `isSuspect` the request failed with a 5xx on another node
  *   before, so the fault may be its own and a good poll is enough for a trial.
@@ -16,8 +17,8 @@ export function startCooldown(
   row: number,
   failure: { nowMs: number; nowTick: number; sentAtTick: number; isSuspect: boolean },
 ): void {
-  const isRunning = Atomics.load(table.cooldownUntil, row) > failure.nowTick;
-  if (isRunning && failure.sentAtTick < Atomics.load(table.cooldownFrom, row)) return;
+  const isPresent = Atomics.load(table.cooldownUntil, row) !== 0;
+  if (isPresent && failure.sentAtTick <= Atomics.load(table.cooldownFrom, row)) return;
   if (!extend(table.cooldownUntil, row, tickAfter(failure.nowMs + (table.cooldownMs[row] as number)))) return;
   extend(table.cooldownFrom, row, failure.nowTick);
   Atomics.store(table.failedAtPoll, row, Atomics.load(table.goodPolls, row) + 1);

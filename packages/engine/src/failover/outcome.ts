@@ -48,7 +48,8 @@ export function classifyEnd(end: AttemptEnd): Outcome {
     case "answer":
       return end.verdict ?? classifyStatus(end.status);
     case "fault":
-      return end.isUnsent ? "unsent" : "failure";
+      // a failed connect carried nothing too, but it is the node's fault and no reason to try it again
+      return end.isUnsent && !isFailedConnect(end) ? "unsent" : "failure";
     case "interrupted":
       return "interrupted";
     case "cancelled":

@@ -7,12 +7,12 @@ import { COST_PRIORITIES, ENDPOINTS, EXCLUSIONS, type Exclusion, HINT_USES, REAS
 import { noteFailedRow } from "./route-request.ts";
 import { buildFleet, type Fleet, type NodeSpec } from "./testing/fleet.ts";
 import {
+  type ReferenceInput,
+  type ReferencePolicy,
   referenceCostUsd,
   referenceDecision,
   referenceDepth,
   referenceEstimateMs,
-  type ReferenceInput,
-  type ReferencePolicy,
 } from "./testing/reference.ts";
 
 const NOW_MS = 1_600_000;
@@ -205,7 +205,10 @@ test("a decision is the one that the rules, applied slowly, allow", () => {
           choice.hint === chosen.hint &&
           choice.arePricesUnknown === chosen.arePricesUnknown,
       );
-      assert.ok(isAllowed, `${JSON.stringify({ ...chosen, row: decision.row })} is none of ${JSON.stringify(expected)}`);
+      assert.ok(
+        isAllowed,
+        `${JSON.stringify({ ...chosen, row: decision.row })} is none of ${JSON.stringify(expected)}`,
+      );
       const node = input.nodes[decision.row];
       assert.ok(node !== undefined && booking !== null);
       assert.equal(decision.depth, referenceDepth(node));

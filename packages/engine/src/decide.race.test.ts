@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { simpleEstimator } from "./cost/estimate.ts";
-import { decide, type Decider } from "./decide.ts";
-import { createDecision } from "./decision.ts";
 import { tickOf } from "./deadline.ts";
+import { type Decider, decide } from "./decide.ts";
+import { createDecision } from "./decision.ts";
 import { REASONS } from "./reasons.ts";
 import { buildFleet, type Fleet } from "./testing/fleet.ts";
 

@@ -9,10 +9,17 @@ import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
 import { BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens } from "./cost/estimate.ts";
+import { tickOf } from "./deadline.ts";
 import type { Decision } from "./decision.ts";
 import type { Directory } from "./directory.ts";
-import { type Booking, completeBooking, takePlace, targetClassOf, undoPlace } from "./dispatch/booking.ts";
-import { tickOf } from "./deadline.ts";
+import {
+  type Booking,
+  type BookingVector,
+  completeBooking,
+  takePlace,
+  targetClassOf,
+  undoPlace,
+} from "./dispatch/booking.ts";
 import { takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
 import { depthOf } from "./load.ts";
@@ -111,9 +118,22 @@ function book(
     return null;
   }
   decision.depth = depth;
-  return completeBooking(table, worker, row, {
+  return completeBooking(table, worker, row, vectorOf(table, request));
+}
+
+/**
+ * Books the same node again for a request whose connection carried nothing; not a new decision, so nothing is weighed
+ * and the limit is not asked: the place was this request's a moment ago.
+ */
+export function bookAgain({ table, worker }: Decider, request: RouteRequest, row: number): Booking {
+  takePlace(table, worker, row);
+  return completeBooking(table, worker, row, vectorOf(table, request));
+}
+
+function vectorOf(table: FleetTable, request: RouteRequest): BookingVector {
+  return {
     promptTokens: request.promptTokens,
     kvTokens: request.promptTokens + expectedTokens(table, request),
     targetClass: targetClassOf(request.policy.latencyTargetMs),
-  });
+  };
 }

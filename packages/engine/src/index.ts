@@ -1,7 +1,7 @@
 /** The engine: it decides. Pure; clock and chance are arguments. */
 
+export { type Admission, type Refusal, type RoutingCall, resolvePolicy } from "./admission/admit.ts";
 export * from "./admission/saturation-queue.ts";
-export { resolvePolicy, type Admission, type Refusal, type RoutingCall } from "./admission/admit.ts";
 export * from "./assert.ts";
 export * from "./availability/health-score.ts";
 export * from "./availability/throughput.ts";
@@ -14,11 +14,11 @@ export * from "./decision.ts";
 export * from "./directory.ts";
 export * from "./dispatch/booking.ts";
 export type { TrialPlace } from "./dispatch/trial.ts";
+export * from "./evidence-ring.ts";
 export { unblockPlacement } from "./failover/cooldown.ts";
 export * from "./failover/next-move.ts";
 export * from "./failover/outcome.ts";
 export * from "./failover/retry-budget.ts";
-export * from "./evidence-ring.ts";
 export * from "./fleet-table.ts";
 export * from "./load.ts";
 export * from "./reasons.ts";

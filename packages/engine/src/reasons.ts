@@ -89,14 +89,7 @@ export const COST_PRIORITIES = ["cost", "balanced", "latency"] as const;
 export type CostPriority = (typeof COST_PRIORITIES)[number];
 
 /** Routed endpoints; a node can lack one (501) and still serve the others. */
-export const ENDPOINTS = [
-  "chat_completions",
-  "completions",
-  "responses",
-  "messages",
-  "embeddings",
-  "rerank",
-] as const;
+export const ENDPOINTS = ["chat_completions", "completions", "responses", "messages", "embeddings", "rerank"] as const;
 export type Endpoint = (typeof ENDPOINTS)[number];
 
 /** Outcome classes of an attempt. */

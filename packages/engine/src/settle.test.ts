@@ -8,7 +8,7 @@ import type { AttemptEnd } from "./failover/outcome.ts";
 import { createRetryBudget } from "./failover/retry-budget.ts";
 import { ENDPOINTS, REASONS } from "./reasons.ts";
 import type { RouteRequest } from "./route-request.ts";
-import { type Attempt, noteCommit, settle, type Settler } from "./settle.ts";
+import { type Attempt, noteCommit, type Settler, settle } from "./settle.ts";
 import { attemptOf, buildFleet, type Fleet, outstanding } from "./testing/fleet.ts";
 
 const COOLDOWN_MS = 30_000;
@@ -47,7 +47,12 @@ function send(
 }
 
 /** Sends, and ends the attempt. */
-function run(fleet: Fleet, nowMs: number, end: AttemptEnd, options: Parameters<typeof send>[2] & { endMs?: number } = {}) {
+function run(
+  fleet: Fleet,
+  nowMs: number,
+  end: AttemptEnd,
+  options: Parameters<typeof send>[2] & { endMs?: number } = {},
+) {
   const sent = sendOne(fleet, nowMs, options);
   const settled = settle(settler(fleet, options.worker), sent.request, sent.attempt, end, options.endMs ?? nowMs);
   return { ...sent, ...settled };
@@ -250,7 +255,12 @@ test("an overloaded node is out for as long as it said, at most its cooldown, an
 });
 
 test("an overloaded node that did not say for how long ranks last until its next good poll", () => {
-  const fleet = buildFleet({ nodes: [{ family: "A", tokensPerSecond: 4000 }, { family: "A", foreign: 50 }] });
+  const fleet = buildFleet({
+    nodes: [
+      { family: "A", tokensPerSecond: 4000 },
+      { family: "A", foreign: 50 },
+    ],
+  });
   assert.equal(run(fleet, 0, answer(429)).row, 0);
   assert.equal(sendOne(fleet, 100).row, 1);
   poll(fleet, 0);
@@ -392,7 +402,12 @@ test("when the caller is gone nothing follows, and the node is not blamed", () =
 });
 
 test("a node that failed a request is not chosen for it again, whatever becomes of its cooldown", () => {
-  const fleet = buildFleet({ nodes: [{ family: "A", cooldownMs: 0 }, { family: "A", tokensPerSecond: 1 }] });
+  const fleet = buildFleet({
+    nodes: [
+      { family: "A", cooldownMs: 0 },
+      { family: "A", tokensPerSecond: 1 },
+    ],
+  });
   const request = fleet.request();
   assert.equal(run(fleet, 0, RESET, { request }).row, 0);
   assert.equal(run(fleet, 1000, RESET, { request }).row, 1);

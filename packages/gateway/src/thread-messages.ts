@@ -1,7 +1,7 @@
 /** What the control thread and the data-plane workers say to each other. Everything here is structured-cloneable. */
 
 import type { DirectoryUpdate } from "@zml/engine";
-import type { EngineName, FailoverConfig, LimitsConfig, Scope, TimeoutsConfig } from "@zml/protocol";
+import type { Config, EngineName, FailoverConfig, LimitsConfig, Scope, TimeoutsConfig } from "@zml/protocol";
 
 /** `workerData` of a worker. */
 export interface WorkerStart {
@@ -47,6 +47,8 @@ export interface WorkerKey {
 
 /** Numbers and switches of the data plane. A running request keeps those it started with. */
 export interface WorkerSettings {
+  /** Limits of the data port. */
+  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs">;
   limits: LimitsConfig;
   timeouts: TimeoutsConfig;
   failover: FailoverConfig;
@@ -95,5 +97,10 @@ export type FromWorker =
   | { kind: "listen_failed"; message: string }
   /** What finished since the last message: `SAMPLE_FIELDS` per attempt; NaN: unknown; `outcome` indexes `OUTCOMES`. */
   | { kind: "samples"; samples: Float64Array }
-  | { kind: "log"; level: "debug" | "info" | "warn" | "error"; message: string; fields: Record<string, string | number> }
+  | {
+      kind: "log";
+      level: "debug" | "info" | "warn" | "error";
+      message: string;
+      fields: Record<string, string | number>;
+    }
   | { kind: "drained"; interrupted: number };

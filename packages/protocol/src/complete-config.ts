@@ -69,9 +69,16 @@ export interface ModelConfig {
   readonly policy: string | null;
 }
 
+/** The data port, with the limits of its connections. */
+export interface DataPortConfig extends PortConfig {
+  readonly headMs: number;
+  readonly bodyMs: number;
+  readonly keepAliveMs: number;
+}
+
 /** The configuration as the product uses it: complete, frozen by type, free of secrets. */
 export interface Config {
-  readonly data: PortConfig;
+  readonly data: DataPortConfig;
   readonly admin: PortConfig;
   readonly workers: number;
   readonly health: HealthConfig;
@@ -117,7 +124,12 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
     accounts.unshift({ name: DEFAULT_ACCOUNT, defaultPolicy: null });
   }
   return {
-    data: port(file.data),
+    data: {
+      ...port(file.data),
+      headMs: file.data.head_ms,
+      bodyMs: file.data.body_ms,
+      keepAliveMs: file.data.keep_alive_ms,
+    },
     admin: port(file.admin),
     workers: file.workers ?? Math.max(1, cores - 1),
     health,
@@ -139,7 +151,7 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
   };
 }
 
-function port(section: ConfigFile["data"]): PortConfig {
+function port(section: ConfigFile["admin"]): PortConfig {
   const listen = parseListen(section.listen);
   if (listen === null) throw new Error(`listen address passed the schema but can't be read: ${section.listen}`);
   return { listen, allowUnauthenticated: section.allow_unauthenticated };

@@ -44,6 +44,19 @@ export const dataSchema = z
         .flag()
         .default(false)
         .describe("Serve callers of other machines although there are no keys."),
+      head_ms: field
+        .durationMs({ max: 600_000 })
+        .default(10_000)
+        .describe("A request head that is not complete after this long ends its connection."),
+      body_ms: field
+        .durationMs()
+        .default(120_000)
+        .describe("A request body that is not complete after this long is refused."),
+      keep_alive_ms: field
+        .durationMs()
+        // load balancers in front keep idle connections for up to 60 s; closing first would reset their next request
+        .default(75_000)
+        .describe("Idle connections of callers are closed after this long."),
     },
     mapping,
   )

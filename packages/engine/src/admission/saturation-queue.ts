@@ -83,9 +83,13 @@ export function setHead(table: FleetTable, worker: number, queue: number, ticket
   Atomics.store(table.queueHead, index, ticket);
 }
 
-/** Publishes that a worker's head found nothing at this value of `wake`. */
+/**
+ * Publishes that a worker's head found nothing at this value of `wake`: it holds nothing back any more. Heads that came
+ * later may have been held back by it, so they look again; only the first time, or heads would wake each other forever.
+ */
 export function setHeadTried(table: FleetTable, worker: number, queue: number, wake: number): void {
-  Atomics.store(table.queueHeadTried, worker * QUEUES_MAX + queue, wake);
+  const index = worker * QUEUES_MAX + queue;
+  if (Atomics.exchange(table.queueHeadTried, index, wake) !== wake) Atomics.notify(table.cells, CELL.wake);
 }
 
 /** Value of `wake` now. Read it before looking for room, then wait for it to change. */

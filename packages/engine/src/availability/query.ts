@@ -78,7 +78,8 @@ export function queryAvailability(
       evidence.depth[position] = depth;
     }
     const isAcceptable =
-      !((waiting[row] as number) > acceptableWaiting) && !(depth - (concurrencyLimit[row] as number) > acceptableWaiting);
+      !((waiting[row] as number) > acceptableWaiting) &&
+      !(depth - (concurrencyLimit[row] as number) > acceptableWaiting);
     if (isAcceptable && rank < (evidence.acceptableRank[position] as number)) {
       evidence.acceptableRank[position] = rank;
       evidence.bestAcceptable[position] = index;

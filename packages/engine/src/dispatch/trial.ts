@@ -4,9 +4,9 @@
  * that a trial that ends in no verdict, or with its thread, blocks nobody.
  */
 
+import { TICK_MS } from "../bounds.ts";
 import { takeLease } from "../deadline.ts";
 import type { Decision, TrialLeases } from "../decision.ts";
-import { TICK_MS } from "../bounds.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { ENDPOINTS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
@@ -51,7 +51,8 @@ function giveUp(table: FleetTable, decision: Decision, endpoint: number): false 
 /** Hands leases back without a verdict: the next request may be the trial. */
 export function returnTrials(table: FleetTable, place: TrialPlace, trial: TrialLeases): void {
   if (trial.node !== 0) Atomics.compareExchange(table.trialUntil, place.row, trial.node, 0);
-  if (trial.placement !== 0) Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, EXPIRED);
+  if (trial.placement !== 0)
+    Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, EXPIRED);
   if (trial.endpoint !== 0) {
     const cell = place.row * ENDPOINTS.length + place.endpoint;
     Atomics.compareExchange(table.endpointUntil, cell, trial.endpoint, EXPIRED);

@@ -3,9 +3,12 @@
  * numbers are positions in `nodes`. Times are engine clock ms; use multiples of `TICK_MS` where a deadline matters.
  */
 
+import { PLACEMENTS_PER_NODE } from "../bounds.ts";
+import { tickOf } from "../deadline.ts";
+import type { Booking } from "../dispatch/booking.ts";
 import {
-  applyUpdate,
   type Attempt,
+  applyUpdate,
   BUILT_IN_POLICY,
   CELL,
   type CostPriority,
@@ -31,9 +34,6 @@ import {
   takeNodeRow,
   takePlacementRow,
 } from "../index.ts";
-import { PLACEMENTS_PER_NODE } from "../bounds.ts";
-import { tickOf } from "../deadline.ts";
-import type { Booking } from "../dispatch/booking.ts";
 
 /** One node; what is absent is ordinary: polled, healthy, idle, of unknown load, price 1 USD/h, 1,000 tokens/s. */
 export interface NodeSpec {

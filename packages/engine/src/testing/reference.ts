@@ -125,7 +125,10 @@ export function referenceDecision(input: ReferenceInput): ReferenceAnswer {
     outsideChain: found.outsideChain,
   };
   if (found.candidates.length === 0) return judgeNobody(input, answer);
-  return { ...answer, choices: representatives(found.candidates).flatMap((way) => choose(input, found.candidates, way)) };
+  return {
+    ...answer,
+    choices: representatives(found.candidates).flatMap((way) => choose(input, found.candidates, way)),
+  };
 }
 
 /**
@@ -284,7 +287,10 @@ function choose(input: ReferenceInput, candidates: Candidate[], families: Candid
 
   if (mode === "latency") {
     if (acceptable.length === 0) return leastEstimate("least_estimate");
-    return say("first_acceptable", bestOf(acceptable.flat(), (a, b) => a.tier - b.tier || byRank(a, b)));
+    return say(
+      "first_acceptable",
+      bestOf(acceptable.flat(), (a, b) => a.tier - b.tier || byRank(a, b)),
+    );
   }
 
   const costs = families.map((family) => first(family).cost).filter((cost) => !Number.isNaN(cost));
@@ -333,7 +339,8 @@ function bestOf(members: readonly Candidate[], order: (a: Candidate, b: Candidat
 
 function groupByFamily(candidates: readonly Candidate[]): Map<string, Candidate[]> {
   const groups = new Map<string, Candidate[]>();
-  for (const candidate of candidates) groups.set(candidate.family, [...(groups.get(candidate.family) ?? []), candidate]);
+  for (const candidate of candidates)
+    groups.set(candidate.family, [...(groups.get(candidate.family) ?? []), candidate]);
   return groups;
 }
 

@@ -86,7 +86,7 @@ test("a small body comes back with its bytes and its routing fields", async (t) 
 for (const [name, encode] of Object.entries(encoders)) {
   test(`a body in ${name} is decoded`, async (t) => {
     const { port, next } = await serve(t);
-    const body = JSON.stringify({ ...MODEL, prompt: "x y z ".repeat(40_000) });
+    const body = JSON.stringify({ ...MODEL, prompt: "x y z ".repeat(150_000) });
     const reading = next();
     assert.equal(await post(port, encode(Buffer.from(body)), { "content-encoding": name }), "ok");
     const { read } = await reading;

@@ -17,7 +17,8 @@ export const UTF8_OK = Number.NEGATIVE_INFINITY;
  * the up to three bytes at a seam are handled here.
  */
 export class Utf8Check {
-  readonly #seam = Buffer.alloc(4);
+  /** Made when first needed: most bodies come in one chunk. */
+  #seam: Buffer | null = null;
   #seamLength = 0;
 
   /** Bytes of an unfinished character at the end of what was pushed so far. */
@@ -31,23 +32,27 @@ export class Utf8Check {
    */
   push(chunk: Buffer): number {
     let from = 0;
-    if (this.#seamLength > 0) {
+    const seam = this.#seam;
+    if (seam !== null && this.#seamLength > 0) {
       const began = -this.#seamLength;
-      const wanted = sequenceLength(this.#seam[0] as number);
+      const wanted = sequenceLength(seam[0] as number);
       while (this.#seamLength < wanted && from < chunk.length) {
         const byte = chunk[from] as number;
         if ((byte & 0xc0) !== 0x80) return began;
-        this.#seam[this.#seamLength++] = byte;
+        seam[this.#seamLength++] = byte;
         from++;
       }
       if (this.#seamLength < wanted) return UTF8_OK;
-      if (!isUtf8(this.#seam.subarray(0, wanted))) return began;
+      if (!isUtf8(seam.subarray(0, wanted))) return began;
       this.#seamLength = 0;
     }
     const to = unfinishedTail(chunk, from);
     const whole = from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to);
     if (!isUtf8(whole)) return from + firstInvalid(whole);
-    this.#seamLength = chunk.copy(this.#seam, 0, to);
+    if (to < chunk.length) {
+      this.#seam ??= Buffer.alloc(4);
+      this.#seamLength = chunk.copy(this.#seam, 0, to);
+    }
     return UTF8_OK;
   }
 }

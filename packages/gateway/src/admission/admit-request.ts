@@ -1,0 +1,165 @@
+/** Step 1 on the wire: who calls, what the body asks for, which policy it means. Refusals reach no node. */
+
+import { admit, type RouteRequest, type RoutingCall } from "@zml/engine";
+import { ERRORS } from "@zml/protocol";
+import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
+import type { DataPlane } from "../data-plane.ts";
+import type { Exchange } from "../exchange.ts";
+import { authenticate } from "./authenticate.ts";
+import type { BodyRefusal } from "./body-scanner.ts";
+import { type BodyKept, type BodyRefused, readBody } from "./read-body.ts";
+
+/** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body. */
+const BYTES_PER_TOKEN = 4;
+
+/** A request that may be routed, with its body; the body is released by whoever got it. */
+export interface AdmittedRequest {
+  request: RouteRequest;
+  body: BodyKept;
+}
+
+/** Admits a request, or answers it and returns null. `beforeBody` runs once the body is wanted (100-continue). */
+export async function admitRequest(
+  plane: DataPlane,
+  exchange: Exchange,
+  beforeBody: () => void,
+): Promise<AdmittedRequest | null> {
+  const { headers } = exchange.request;
+  const caller = authenticate(headers, plane.keys);
+  exchange.routing = { reason: "refused" };
+  if (caller.kind === "refused") {
+    exchange.fail(caller.code, ERRORS[caller.code].message(), { mustClose: true });
+    return null;
+  }
+  if (caller.kind === "forbidden") {
+    const message = ERRORS.key_scope.message({ key: caller.key, scope: "infer" });
+    exchange.fail("key_scope", message, { mustClose: true });
+    return null;
+  }
+  const { limits } = plane.settings;
+  const policyHeader = textOf(headers[POLICY_HEADER]);
+  const acceleratorHeader = textOf(headers[ACCELERATOR_HEADER]);
+  if (Number(headers["content-length"] ?? 0) <= limits.bodyBytes) beforeBody();
+  const body = await readBody(exchange.request, {
+    limitBytes: limits.bodyBytes,
+    budget: plane.bodyBudget,
+    deadlineMs: plane.settings.data.bodyMs,
+    scan: { checkHints: policyHeader === null || acceleratorHeader === null },
+  });
+  if (!body.ok) {
+    refuseBody(plane, exchange, body);
+    return null;
+  }
+  const { scan } = body;
+  const call: RoutingCall = {
+    account: caller.account,
+    model: scan.model,
+    policy: policyHeader ?? scan.policy,
+    accelerator: acceleratorHeader ?? scan.accelerator,
+    endpoint: exchange.route.endpoint,
+    isStream: scan.stream,
+    promptTokens: Math.ceil(body.bytes / BYTES_PER_TOKEN),
+    maxTokens: scan.maxTokens,
+    answers: scan.n,
+  };
+  const admission = admit(plane.directory, call, plane.clock.nowMs());
+  if (admission.kind === "admitted") {
+    exchange.routing = { policy: admission.request.policy.name };
+    return { request: admission.request, body };
+  }
+  body.release();
+  const { name, known } = admission;
+  switch (admission.code) {
+    case "model_not_found":
+      exchange.fail("model_not_found", ERRORS.model_not_found.message({ model: name, known }), { param: "model" });
+      break;
+    case "policy_not_found":
+      exchange.fail("policy_not_found", ERRORS.policy_not_found.message({ policy: name, known }), { param: "policy" });
+      break;
+    case "family_not_found": {
+      const message = ERRORS.family_not_found.message({ family: name, known });
+      exchange.fail("family_not_found", message, { param: "accelerator" });
+      break;
+    }
+    case "no_node_available": {
+      exchange.routing = { reason: "no_node_available" };
+      const message = ERRORS.no_node_available.message({ model: name });
+      exchange.fail("no_node_available", message, { retryAfterMs: NOT_POLLED_RETRY_MS, extra: { families: [] } });
+      break;
+    }
+  }
+  return null;
+}
+
+/** Told to callers who are early: nodes that were never polled are asked again within seconds. */
+const NOT_POLLED_RETRY_MS = 1000;
+
+function refuseBody(plane: DataPlane, exchange: Exchange, refused: BodyRefused): void {
+  if (refused.code === "caller_gone") return;
+  const options = { mustClose: !refused.isRequestComplete };
+  const { limits } = plane.settings;
+  switch (refused.code) {
+    case "body_too_large":
+      exchange.fail(refused.code, ERRORS.body_too_large.message({ limitBytes: limits.bodyBytes }), options);
+      break;
+    case "body_budget_exhausted": {
+      const message = ERRORS.body_budget_exhausted.message({ limitBytes: limits.bodyBytesTotal });
+      exchange.fail(refused.code, message, { ...options, retryAfterMs: NOT_POLLED_RETRY_MS });
+      break;
+    }
+    case "body_timeout":
+      exchange.fail(refused.code, ERRORS.body_timeout.message({ limitMs: plane.settings.data.bodyMs }), options);
+      break;
+    case "unsupported_encoding": {
+      const message = ERRORS.unsupported_encoding.message({ encoding: refused.encoding, supported: ENCODINGS });
+      exchange.fail(refused.code, message, options);
+      break;
+    }
+    case "invalid_encoding":
+      exchange.fail(refused.code, ERRORS.invalid_encoding.message({ encoding: refused.encoding }), options);
+      break;
+    default:
+      refuseScan(exchange, refused.code, refused.scan, options);
+  }
+  if (!refused.isRequestComplete) closeAfterDrain(exchange, refused);
+}
+
+const ENCODINGS = ["gzip", "deflate", "br", "zstd"];
+
+function refuseScan(
+  exchange: Exchange,
+  code: BodyRefusal["code"],
+  scan: BodyRefusal | null,
+  options: { mustClose: boolean },
+): void {
+  const field = scan?.field ?? "model";
+  switch (code) {
+    case "invalid_json":
+      exchange.fail(code, ERRORS.invalid_json.message(scan === null ? {} : { at: scan.offset }), options);
+      break;
+    case "duplicate_field":
+      exchange.fail(code, ERRORS.duplicate_field.message({ field }), { ...options, param: field });
+      break;
+    case "invalid_field": {
+      const message = ERRORS.invalid_field.message({ field, expected: scan?.expected ?? "another type" });
+      exchange.fail(code, message, { ...options, param: field });
+      break;
+    }
+    case "missing_model":
+    case "invalid_model":
+      exchange.fail(code, ERRORS[code].message(), { ...options, param: "model" });
+      break;
+    default:
+      exchange.fail(code, ERRORS[code].message(), options);
+  }
+}
+
+/** Lets the caller read the answer before the connection goes: closing while it sends would reset it. */
+function closeAfterDrain(exchange: Exchange, refused: BodyRefused): void {
+  const { socket } = exchange.request;
+  refused.drained.then(() => socket.destroySoon());
+}
+
+function textOf(value: string | string[] | undefined): string | null {
+  return typeof value === "string" ? value : null;
+}

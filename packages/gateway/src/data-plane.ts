@@ -1,0 +1,152 @@
+/** What one worker works with: its view of the fleet, its pools, its settings. */
+
+import {
+  createDecision,
+  createDirectory,
+  createRetryBudget,
+  type Decider,
+  type Decision,
+  type Directory,
+  type EvidenceRing,
+  type FleetTable,
+  type RetryBudget,
+  type Settler,
+  simpleEstimator,
+} from "@zml/engine";
+import { ParkedWaiters } from "./admission/parked-waiters.ts";
+import { SharedByteBudget } from "./admission/shared-byte-budget.ts";
+import type { Clock } from "./clock.ts";
+import { Upstream } from "./dispatch/upstream.ts";
+import type { OutcomeSamples } from "./failover/outcome-samples.ts";
+import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
+
+/** What an operator should know of, from a worker. */
+export type Log = (
+  level: Extract<FromWorker, { kind: "log" }>["level"],
+  message: string,
+  fields: Record<string, string | number>,
+) => void;
+
+export class DataPlane {
+  readonly table: FleetTable;
+  readonly worker: number;
+  readonly ring: EvidenceRing;
+  readonly clock: Clock;
+  readonly directory: Directory = createDirectory();
+  readonly decider: Decider;
+  /** Scratch of the running decision; valid until the next one. */
+  readonly decision: Decision = createDecision();
+  readonly parked: ParkedWaiters;
+  readonly bodyBudget: SharedByteBudget;
+  readonly samples: OutcomeSamples;
+  readonly log: Log;
+  settings: WorkerSettings;
+  settler: Settler;
+  isDraining = false;
+  /** Keys by SHA-256; empty: nobody is asked for one. */
+  #keys: ReadonlyMap<string, WorkerKey> = new Map();
+  #budget: RetryBudget;
+  readonly #upstreams = new Map<number, Upstream>();
+  #draw: number;
+
+  constructor(options: {
+    table: FleetTable;
+    worker: number;
+    ring: EvidenceRing;
+    clock: Clock;
+    samples: OutcomeSamples;
+    log: Log;
+    settings: WorkerSettings;
+    seed: number;
+  }) {
+    const { table, worker, settings } = options;
+    this.table = table;
+    this.worker = worker;
+    this.ring = options.ring;
+    this.clock = options.clock;
+    this.samples = options.samples;
+    this.log = options.log;
+    this.settings = settings;
+    this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator };
+    this.#budget = createRetryBudget(settings.failover.retryBudget, settings.workers);
+    this.settler = this.#makeSettler();
+    this.parked = new ParkedWaiters(table, worker, queueLimitsOf(settings));
+    this.bodyBudget = new SharedByteBudget(table, worker, settings.limits.bodyBytesTotal);
+    this.#draw = options.seed >>> 0;
+  }
+
+  get budget(): RetryBudget {
+    return this.#budget;
+  }
+
+  get keys(): ReadonlyMap<string, WorkerKey> {
+    return this.#keys;
+  }
+
+  setKeys(keys: readonly WorkerKey[]): void {
+    this.#keys = new Map(keys.map((key) => [key.sha256, key]));
+  }
+
+  /** New limits hold for new requests. */
+  setSettings(settings: WorkerSettings): void {
+    const isBudgetChanged = settings.failover.retryBudget !== this.settings.failover.retryBudget;
+    this.settings = settings;
+    if (isBudgetChanged) this.#budget = createRetryBudget(settings.failover.retryBudget, settings.workers);
+    this.settler = this.#makeSettler();
+    this.parked.setLimits(queueLimitsOf(settings));
+    this.bodyBudget.setLimit(settings.limits.bodyBytesTotal);
+  }
+
+  /** A node that is new or changed. Its running attempts stay on the pool that they are on. */
+  setNode(node: WorkerNode): void {
+    const old = this.#upstreams.get(node.row);
+    if (old !== undefined && isSameDestination(old.node, node)) {
+      old.update(node);
+      return;
+    }
+    old?.close();
+    this.#upstreams.set(node.row, new Upstream(node, this.settings.limits.headerBytes));
+  }
+
+  removeNode(row: number): void {
+    this.#upstreams.get(row)?.close();
+    this.#upstreams.delete(row);
+  }
+
+  /** The node of a row; undefined for one that left between decision and dispatch. */
+  upstreamOf(row: number): Upstream | undefined {
+    return this.#upstreams.get(row);
+  }
+
+  destroy(): void {
+    for (const upstream of this.#upstreams.values()) upstream.destroy();
+  }
+
+  /** Next draw in [0, 1): mulberry32, seeded per worker so that runs can be repeated. */
+  draw(): number {
+    this.#draw = (this.#draw + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#draw ^ (this.#draw >>> 15), 1 | this.#draw);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  #makeSettler(): Settler {
+    const { maxAttempts, windowMs } = this.settings.failover;
+    return { table: this.table, worker: this.worker, limits: { maxAttempts, windowMs }, budget: this.#budget };
+  }
+}
+
+function queueLimitsOf({ limits }: WorkerSettings): { requests: number; bytes: number } {
+  return { requests: limits.queueRequests, bytes: limits.queueBytes };
+}
+
+/** True when a pool made for one serves the other: only facts that are looked at per attempt differ. */
+function isSameDestination(old: WorkerNode, next: WorkerNode): boolean {
+  return (
+    old.url === next.url &&
+    old.timeouts.connectMs === next.timeouts.connectMs &&
+    old.maxConnections === next.maxConnections &&
+    old.keepAliveMs === next.keepAliveMs &&
+    old.maxConnectionAgeMs === next.maxConnectionAgeMs
+  );
+}

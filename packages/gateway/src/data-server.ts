@@ -1,0 +1,236 @@
+/**
+ * The data port of one worker. The `http.Server` itself listens, so that its own limits on slow heads hold; an HTTP/2
+ * preface reaches `clientError` as `HPE_PAUSED_H2_UPGRADE`, which is where HTTP/2 will take a connection over.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol";
+import { authenticate } from "./admission/authenticate.ts";
+import type { DataPlane } from "./data-plane.ts";
+import { Exchange } from "./exchange.ts";
+import { serveRequest } from "./request.ts";
+import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH } from "./routes.ts";
+
+/** How often the server looks for heads and requests that are too slow, ms. */
+const CHECK_INTERVAL_MS = 1000;
+
+export class DataServer {
+  readonly #plane: DataPlane;
+  readonly #server: Server;
+  readonly #running = new Set<Exchange>();
+  #onIdle: (() => void) | null = null;
+
+  constructor(plane: DataPlane) {
+    this.#plane = plane;
+    const { data, limits } = plane.settings;
+    this.#server = createServer({
+      headersTimeout: data.headMs,
+      // bodies have a deadline of their own, which also answers
+      requestTimeout: 0,
+      connectionsCheckingInterval: Math.min(CHECK_INTERVAL_MS, data.headMs),
+      keepAliveTimeout: data.keepAliveMs,
+      maxHeaderSize: limits.headerBytes,
+      requireHostHeader: true,
+      insecureHTTPParser: false,
+      noDelay: true,
+    });
+    this.#server.on("request", (request, response) => this.#serve(request, response, NOTHING));
+    this.#server.on("checkContinue", (request, response) => {
+      this.#serve(request, response, () => response.writeContinue());
+    });
+    this.#server.on("checkExpectation", (request, response) => {
+      const expect = request.headers.expect ?? "";
+      answer(response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
+    });
+    this.#server.on("clientError", (error, socket) => this.#refuseConnection(error, socket));
+  }
+
+  /** Requests of routed endpoints that run. */
+  get runningCount(): number {
+    return this.#running.size;
+  }
+
+  /**
+   * Listens; several workers share a port.
+   *
+   * @returns the port, which the system chose when `port` is 0. Rejects when the address can't be had.
+   */
+  listen(host: string, port: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen({ host, port, reusePort: true, backlog: 4096 }, () => {
+        this.#server.off("error", reject);
+        const address = this.#server.address();
+        resolve(typeof address === "object" && address !== null ? address.port : port);
+      });
+    });
+  }
+
+  /**
+   * Stops accepting, lets running requests end for `graceMs`, then ends them visibly.
+   *
+   * @returns how many had to be ended.
+   */
+  async drain(graceMs: number): Promise<number> {
+    this.#plane.isDraining = true;
+    this.#plane.parked.stop();
+    this.#server.close();
+    this.#server.closeIdleConnections();
+    if (this.#running.size > 0) await this.#idleWithin(graceMs);
+    const interrupted = this.#running.size;
+    for (const exchange of this.#running) exchange.interrupt("shutting_down");
+    if (this.#running.size > 0) await this.#idleWithin(FLUSH_MS);
+    this.#server.closeAllConnections();
+    return interrupted;
+  }
+
+  #idleWithin(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#onIdle = null;
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#onIdle = done;
+    });
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse, beforeBody: () => void): void {
+    const { path } = splitTarget(request.url ?? "");
+    const route = INFERENCE_ROUTES.get(path);
+    if (route === undefined) {
+      this.#serveOther(request, response, path);
+      return;
+    }
+    const plane = this.#plane;
+    const exchange = new Exchange(route, request, response, {
+      slowClientMs: plane.settings.timeouts.slowClientMs,
+      isDraining: () => plane.isDraining,
+    });
+    if (request.method !== "POST") {
+      exchange.routing = { reason: "refused" };
+      response.setHeader("allow", "POST");
+      const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["POST"] });
+      exchange.fail("method_not_allowed", message);
+      return;
+    }
+    this.#running.add(exchange);
+    serveRequest(plane, exchange, beforeBody).finally(() => {
+      // an answer is over when its last byte is out, so that a drain waits for it
+      if (response.writableFinished || response.destroyed) this.#ended(exchange);
+      else response.once("close", () => this.#ended(exchange));
+    });
+  }
+
+  #ended(exchange: Exchange): void {
+    this.#running.delete(exchange);
+    if (this.#running.size === 0) this.#onIdle?.();
+  }
+
+  #serveOther(request: IncomingMessage, response: ServerResponse, path: string): void {
+    if (path === LIVENESS_PATH || path === READINESS_PATH) {
+      if (!isRead(request)) return refuseMethod(request, response);
+      const isReady = path === LIVENESS_PATH || !this.#plane.isDraining;
+      response.writeHead(isReady ? 200 : 503, { "content-type": "text/plain" }).end(isReady ? "ok\n" : "draining\n");
+      return;
+    }
+    if (path === MODELS_PATH || path.startsWith(MODEL_PREFIX)) {
+      if (!isRead(request)) return refuseMethod(request, response);
+      this.#serveModels(request, response, path);
+      return;
+    }
+    answer(response, "not_found", ERRORS.not_found.message({ path }));
+  }
+
+  #serveModels(request: IncomingMessage, response: ServerResponse, path: string): void {
+    const caller = authenticate(request.headers, this.#plane.keys);
+    if (caller.kind === "refused") return answer(response, caller.code, ERRORS[caller.code].message());
+    if (caller.kind === "forbidden") {
+      return answer(response, "key_scope", ERRORS.key_scope.message({ key: caller.key, scope: "infer" }));
+    }
+    const models = this.#plane.directory.accounts.get(caller.account)?.models ?? new Map();
+    const names = [...models.keys()].sort();
+    if (path === MODELS_PATH) {
+      sendJson(response, 200, { object: "list", data: names.map(modelObject) });
+      return;
+    }
+    const name = decodeName(path.slice(MODEL_PREFIX.length));
+    if (models.has(name)) sendJson(response, 200, modelObject(name));
+    else answer(response, "model_not_found", ERRORS.model_not_found.message({ model: name, known: names }));
+  }
+
+  #refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
+    if (!socket.writable || error.code === "ECONNRESET") {
+      socket.destroy();
+      return;
+    }
+    const code = connectionErrorCode(error.code ?? "");
+    const message =
+      code === "header_too_large"
+        ? ERRORS.header_too_large.message({ limitBytes: this.#plane.settings.limits.headerBytes })
+        : code === "body_timeout"
+          ? ERRORS.body_timeout.message({ limitMs: this.#plane.settings.data.headMs })
+          : ERRORS.bad_request.message();
+    const body = JSON.stringify(errorBody("openai", code, { message }));
+    const { status } = ERRORS[code];
+    socket.end(
+      `HTTP/1.1 ${status} Error\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+    );
+  }
+}
+
+/** What an interrupted answer gets to leave the process, ms. */
+const FLUSH_MS = 1000;
+
+const NOTHING = (): void => {};
+
+function connectionErrorCode(code: string): "header_too_large" | "body_timeout" | "bad_request" {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return "header_too_large";
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return "body_timeout";
+    default:
+      return "bad_request";
+  }
+}
+
+function splitTarget(target: string): { path: string } {
+  const query = target.indexOf("?");
+  return { path: query < 0 ? target : target.slice(0, query) };
+}
+
+function isRead(request: IncomingMessage): boolean {
+  return request.method === "GET" || request.method === "HEAD";
+}
+
+function refuseMethod(request: IncomingMessage, response: ServerResponse): void {
+  response.setHeader("allow", "GET, HEAD");
+  const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["GET", "HEAD"] });
+  answer(response, "method_not_allowed", message);
+}
+
+function answer(response: ServerResponse, code: ErrorCode, message: string): void {
+  sendJson(response, ERRORS[code].status, errorBody("openai", code, { message }));
+}
+
+function sendJson(response: ServerResponse, status: number, value: unknown): void {
+  const body = JSON.stringify(value);
+  response.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
+  response.end(body);
+}
+
+function modelObject(name: string): Record<string, unknown> {
+  return { id: name, object: "model", created: 0, owned_by: "zml" };
+}
+
+/** Model names may hold slashes and anything else; a broken escape is a name that nothing has. */
+function decodeName(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return encoded;
+  }
+}

@@ -1,0 +1,377 @@
+/**
+ * One attempt: sends a request to a node, holds the answer back until its commit point, then relays it byte for byte.
+ *
+ *   connecting → awaiting_head → holding → relaying → ended
+ *
+ * Until `relaying` everything can still go elsewhere; from then on the answer belongs to the caller. The attempt ends
+ * exactly once, on every path, with one `AttemptResult`.
+ */
+
+import type { IncomingHttpHeaders } from "node:http";
+import type { AttemptEnd, TransportFault } from "@zml/engine";
+import type { Dispatcher } from "undici";
+import type { Clock } from "../clock.ts";
+import { isErrorEvent } from "./sse-events.ts";
+import { inspectJsonAnswer, StreamInspector } from "./stream-inspector.ts";
+import { type Fault, faultOf } from "./transport-fault.ts";
+import type { RunningAttempt, Upstream } from "./upstream.ts";
+
+/** An answer is committed once so many of its bytes are held, whatever they say. */
+const HELD_BYTES_MAX = 64 * 1024;
+
+/** A node that keeps its connection open after the end mark of a stream gets this long to close it, ms. */
+const END_GRACE_MS = 1000;
+
+/** A plain answer whose usage is read may have this many bytes. */
+const INSPECTED_ANSWER_BYTES_MAX = HELD_BYTES_MAX;
+
+/** What is sent. */
+export interface AttemptCall {
+  /** Path on the node. */
+  path: string;
+  /** Name, value, name, value … */
+  headers: string[];
+  body: Dispatcher.DispatchOptions["body"];
+  isFreshConnection: boolean;
+}
+
+/** Limits in time of one attempt, ms. */
+export interface AttemptLimits {
+  firstByteMs: number;
+  firstTokenMs: number;
+  idleMs: number;
+  holdMs: number;
+}
+
+/** Status and headers of a node's answer. */
+export interface AnswerHead {
+  status: number;
+  headers: IncomingHttpHeaders;
+}
+
+/** Where a committed answer goes. */
+export interface AnswerSink {
+  /** The commit point: the head and what was held. Called at most once, and only before `write`. */
+  commit(head: AnswerHead, held: Buffer): boolean;
+  /** Returns false when the caller takes no more for now. */
+  write(chunk: Buffer): boolean;
+  /** Calls back once when more can be written. */
+  onDrain(callback: () => void): void;
+}
+
+/** How an attempt ended, with what was seen of it. */
+export interface AttemptResult {
+  end: AttemptEnd;
+  /** The answer, where one came and was not committed: complete, or the part that was held. */
+  answer: { head: AnswerHead; body: Buffer } | null;
+  /** True when the caller has (part of) this answer. */
+  isCommitted: boolean;
+  /** Of a broken stream: whether what was relayed ends between two events, so that an error event can follow. */
+  canTakeErrorEvent: boolean;
+  /** From dispatch, ms; NaN: did not happen. */
+  firstByteMs: number;
+  firstTokenMs: number;
+  durationMs: number;
+  /** As reported, tokens. NaN: not. */
+  promptTokens: number;
+  outputTokens: number;
+}
+
+type Phase = "connecting" | "awaiting_head" | "holding" | "relaying" | "ended";
+
+export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
+  readonly #upstream: Upstream;
+  readonly #limits: AttemptLimits;
+  readonly #clock: Clock;
+  readonly #sink: AnswerSink;
+  readonly #onFirstToken: () => void;
+  readonly #onEnd: (result: AttemptResult) => void;
+  readonly #sentAtMs: number;
+
+  #phase: Phase = "connecting";
+  #controller: Dispatcher.DispatchController | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #head: AnswerHead | null = null;
+  #inspector: StreamInspector | null = null;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #isAwaitingDrain = false;
+  #lastReadAtMs = Number.NaN;
+  #firstByteMs = Number.NaN;
+  #firstTokenMs = Number.NaN;
+
+  constructor(options: {
+    upstream: Upstream;
+    limits: AttemptLimits;
+    clock: Clock;
+    sink: AnswerSink;
+    /** The first token came: prefill is over. */
+    onFirstToken: () => void;
+    onEnd: (result: AttemptResult) => void;
+  }) {
+    this.#upstream = options.upstream;
+    this.#limits = options.limits;
+    this.#clock = options.clock;
+    this.#sink = options.sink;
+    this.#onFirstToken = options.onFirstToken;
+    this.#onEnd = options.onEnd;
+    this.#sentAtMs = options.clock.nowMs();
+  }
+
+  /** Sends. `onEnd` is called later, never from within. */
+  start(call: AttemptCall): void {
+    this.#upstream.running.add(this);
+    const isHeadFirst = this.#limits.firstByteMs <= this.#limits.firstTokenMs;
+    this.#arm(
+      isHeadFirst ? "first_byte_timeout" : "first_token_timeout",
+      Math.min(this.#limits.firstByteMs, this.#limits.firstTokenMs),
+    );
+    const options: Dispatcher.DispatchOptions = {
+      path: call.path,
+      method: "POST",
+      headers: call.headers,
+      body: call.body ?? null,
+    };
+    this.#upstream.dispatch(options, this, call.isFreshConnection);
+  }
+
+  /** The caller left, or the request's time is over: ends the attempt now, wherever it is. */
+  cancel(end: AttemptEnd = { kind: "cancelled" }): void {
+    this.#finish(end, null);
+  }
+
+  nodeDown(): void {
+    if (this.#phase === "relaying" || this.#phase === "ended") return;
+    this.#fail({ fault: "node_down", isUnsent: false });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#phase === "ended") controller.abort(ABORTED);
+    else if (this.#phase === "connecting") this.#phase = "awaiting_head";
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (this.#phase === "ended" || status < 200) return;
+    this.#head = { status, headers };
+    this.#phase = "holding";
+    this.#firstByteMs = this.#sinceSentMs();
+    if (status === 200 && isEventStream(headers)) this.#inspector = new StreamInspector();
+    this.#arm("first_token_timeout", this.#limits.firstTokenMs - this.#firstByteMs);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#phase === "relaying") this.#relay(chunk);
+    else if (this.#phase === "holding") this.#hold(chunk);
+  }
+
+  onResponseEnd(): void {
+    if (this.#phase === "ended") return;
+    this.#inspector?.end();
+    if (this.#phase === "relaying") this.#endRelay();
+    else this.#judgeHeld(true);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#phase === "ended") return;
+    this.#fail(faultOf(error, this.#head !== null));
+  }
+
+  #hold(chunk: Buffer): void {
+    const isFirst = this.#heldBytes === 0;
+    this.#held.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#inspector === null) {
+      if (this.#heldBytes >= HELD_BYTES_MAX) this.#judgeHeld(false);
+      return;
+    }
+    this.#inspector.push(chunk);
+    if (this.#inspector.firstDataEvent !== null || this.#heldBytes >= HELD_BYTES_MAX) {
+      this.#judgeHeld(false);
+    } else if (isFirst) {
+      const tokenMs = this.#limits.firstTokenMs - this.#sinceSentMs();
+      if (this.#limits.holdMs < tokenMs) this.#armCall(this.#limits.holdMs, () => this.#judgeHeld(false));
+    }
+  }
+
+  /** The commit point, or the end of the answer: it is the caller's, or it ends the attempt. */
+  #judgeHeld(isComplete: boolean): void {
+    const head = this.#head as AnswerHead;
+    const body = this.#held.length === 1 ? (this.#held[0] as Buffer) : Buffer.concat(this.#held);
+    const verdict = this.#verdictOf(head, body, isComplete);
+    const isCallers = verdict === "success" || verdict === "caller_error" || (verdict === null && head.status < 400);
+    if (isCallers && !isComplete) {
+      this.#commit(head, body);
+      return;
+    }
+    const end: AttemptEnd = {
+      kind: "answer",
+      status: head.status,
+      verdict,
+      retryAfterMs: retryAfterMsOf(head.headers),
+    };
+    if (isComplete && isCallers && this.#inspector !== null) this.#noteFirstToken();
+    this.#finish(end, { head, body });
+  }
+
+  /** What the answer says about the node, null: its status says it all. */
+  #verdictOf(head: AnswerHead, body: Buffer, isComplete: boolean): Extract<AttemptEnd, { kind: "answer" }>["verdict"] {
+    const firstEvent = this.#inspector?.firstDataEvent ?? null;
+    const contentType = head.headers["content-type"];
+    const answer = {
+      status: head.status,
+      contentType: typeof contentType === "string" ? contentType : null,
+      body,
+      firstEvent,
+    };
+    if (this.#inspector !== null) {
+      const isError = firstEvent !== null && isErrorEvent(firstEvent.data, firstEvent.event);
+      if (this.#inspector.sawAbort) return "failure";
+      if (isError) return this.#upstream.adapter.classify(answer) ?? "failure";
+      // a stream that ends without one event said nothing at all
+      return isComplete && (firstEvent === null || !isEndedWell(this.#inspector)) ? "failure" : "success";
+    }
+    if (head.status >= 400) return this.#upstream.adapter.classify(answer);
+    if (!isComplete || isEncoded(head.headers)) return null;
+    if (body.length === 0) return "failure";
+    const inspected = inspectJsonAnswer(body, INSPECTED_ANSWER_BYTES_MAX);
+    this.#usage.promptTokens = inspected.promptTokens;
+    this.#usage.outputTokens = inspected.completionTokens;
+    return inspected.isAborted ? "failure" : null;
+  }
+
+  readonly #usage = { promptTokens: Number.NaN, outputTokens: Number.NaN };
+
+  #commit(head: AnswerHead, held: Buffer): void {
+    this.#phase = "relaying";
+    this.#held = [];
+    this.#noteFirstToken();
+    this.#lastReadAtMs = this.#clock.nowMs();
+    this.#armIdle(this.#limits.idleMs);
+    if (!this.#sink.commit(head, held)) this.#awaitDrain();
+    if (this.#inspector?.sawDone === true) this.#awaitClose();
+  }
+
+  #relay(chunk: Buffer): void {
+    this.#lastReadAtMs = this.#clock.nowMs();
+    const inspector = this.#inspector;
+    if (inspector !== null && !inspector.sawDone) {
+      inspector.push(chunk);
+      if (inspector.sawDone) this.#awaitClose();
+    }
+    if (!this.#sink.write(chunk)) this.#awaitDrain();
+  }
+
+  /** The caller takes no more: the node waits, and the node's silence is ours. */
+  #awaitDrain(): void {
+    if (this.#isAwaitingDrain || this.#phase !== "relaying") return;
+    this.#isAwaitingDrain = true;
+    this.#controller?.pause();
+    this.#sink.onDrain(() => {
+      this.#isAwaitingDrain = false;
+      this.#lastReadAtMs = this.#clock.nowMs();
+      if (this.#phase === "relaying") this.#controller?.resume();
+    });
+  }
+
+  /** The stream said that it is complete; a node that does not close is not waited for. */
+  #awaitClose(): void {
+    this.#armCall(END_GRACE_MS, () => this.#endRelay());
+  }
+
+  #endRelay(): void {
+    const inspector = this.#inspector;
+    const head = this.#head as AnswerHead;
+    if (inspector !== null && !isEncoded(head.headers) && !isEndedWell(inspector)) {
+      this.#finish({ kind: "interrupted", fault: null }, null);
+      return;
+    }
+    this.#finish({ kind: "answer", status: head.status, verdict: null, retryAfterMs: Number.NaN }, null);
+  }
+
+  #fail({ fault, isUnsent }: Fault): void {
+    if (this.#phase === "relaying") {
+      // the answer was complete; how its connection ended does not matter
+      if (this.#inspector?.sawDone === true) this.#endRelay();
+      else this.#finish({ kind: "interrupted", fault }, null);
+      return;
+    }
+    this.#finish({ kind: "fault", fault, isUnsent }, null);
+  }
+
+  #noteFirstToken(): void {
+    if (!Number.isNaN(this.#firstTokenMs)) return;
+    this.#firstTokenMs = this.#sinceSentMs();
+    this.#onFirstToken();
+  }
+
+  #finish(end: AttemptEnd, answer: AttemptResult["answer"]): void {
+    if (this.#phase === "ended") return;
+    const isCommitted = this.#phase === "relaying";
+    this.#phase = "ended";
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#upstream.running.delete(this);
+    // after a whole answer the connection is already free, and this does nothing
+    if (this.#controller?.aborted === false) this.#controller.abort(ABORTED);
+    this.#held = [];
+    const usage = this.#inspector?.usage;
+    const outputTokens = usage?.completionTokens ?? this.#usage.outputTokens;
+    const counted = this.#inspector?.tokensSeen ?? Number.NaN;
+    this.#onEnd({
+      end,
+      answer,
+      isCommitted,
+      canTakeErrorEvent: this.#inspector?.isBetweenEvents ?? false,
+      firstByteMs: this.#firstByteMs,
+      firstTokenMs: this.#firstTokenMs,
+      durationMs: this.#sinceSentMs(),
+      promptTokens: usage?.promptTokens ?? this.#usage.promptTokens,
+      outputTokens: Number.isNaN(outputTokens) ? counted : outputTokens,
+    });
+  }
+
+  #sinceSentMs(): number {
+    return this.#clock.nowMs() - this.#sentAtMs;
+  }
+
+  #arm(fault: TransportFault, ms: number): void {
+    this.#armCall(ms, () => this.#fail({ fault, isUnsent: false }));
+  }
+
+  #armCall(ms: number, call: () => void): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = setTimeout(call, Math.max(0, ms));
+  }
+
+  /** One timer for many reads: when it fires it looks how long ago the last one was. */
+  #armIdle(ms: number): void {
+    this.#armCall(ms, () => {
+      const silentMs = this.#isAwaitingDrain ? 0 : this.#clock.nowMs() - this.#lastReadAtMs;
+      if (silentMs >= this.#limits.idleMs) this.#fail({ fault: "idle_timeout", isUnsent: false });
+      else this.#armIdle(this.#limits.idleMs - silentMs);
+    });
+  }
+}
+
+const ABORTED = new Error("the gateway ended this attempt");
+
+function isEndedWell(inspector: StreamInspector): boolean {
+  if (inspector.sawAbort || inspector.sawErrorEvent) return false;
+  return inspector.sawDone || inspector.finishReason !== null || inspector.gaveUp;
+}
+
+function isEventStream(headers: IncomingHttpHeaders): boolean {
+  const type = headers["content-type"];
+  return typeof type === "string" && type.startsWith("text/event-stream") && !isEncoded(headers);
+}
+
+function isEncoded(headers: IncomingHttpHeaders): boolean {
+  const encoding = headers["content-encoding"];
+  return encoding !== undefined && encoding !== "identity";
+}
+
+/** `Retry-After` of an answer, ms; NaN: none, or a date, which no engine sends. */
+function retryAfterMsOf(headers: IncomingHttpHeaders): number {
+  const value = headers["retry-after"];
+  return value === undefined ? Number.NaN : Number(value) * 1000;
+}

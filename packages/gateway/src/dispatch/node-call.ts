@@ -1,0 +1,76 @@
+/** What a node gets: the caller's bytes, a path from our constants, an allow-list of headers, and why it was chosen. */
+
+import { Readable } from "node:stream";
+import { encodeRoutingHeader, REQUEST_ID_HEADER, ROUTING_HEADER, TRACEPARENT_HEADER } from "@zml/protocol/wire";
+import type { Dispatcher } from "undici";
+import type { BodyKept } from "../admission/read-body.ts";
+import { type BodyEdit, spliceBody } from "../admission/splice.ts";
+import type { Exchange } from "../exchange.ts";
+import type { AttemptCall } from "./attempt-run.ts";
+import type { Upstream } from "./upstream.ts";
+
+/** Bodies up to this size are sent as one buffer; larger ones piece by piece, since joining would hold the thread. */
+const JOINED_BYTES_MAX = 256 * 1024;
+
+/** Headers of the caller that a node gets. Credentials and everything else of the caller's stay here. */
+const CALLER_HEADERS = ["accept", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"];
+
+/** Composes the call of one attempt. The body is the caller's, byte for byte, but for what this node needs changed. */
+export function composeCall(
+  exchange: Exchange,
+  body: BodyKept,
+  upstream: Upstream,
+  options: { model: number; isFreshConnection: boolean },
+): AttemptCall {
+  const { node } = upstream;
+  const headers = [
+    "content-type",
+    "application/json",
+    "accept-encoding",
+    "identity",
+    REQUEST_ID_HEADER,
+    exchange.requestId,
+    TRACEPARENT_HEADER,
+    exchange.traceparent,
+    ROUTING_HEADER,
+    encodeRoutingHeader(exchange.routing),
+  ];
+  const given = exchange.request.headers;
+  for (const name of CALLER_HEADERS) {
+    const value = given[name];
+    if (typeof value === "string") headers.push(name, value);
+  }
+  if (node.apiKey !== null) headers.push("authorization", `Bearer ${node.apiKey}`);
+  const chunks = spliceBody(body.chunks, editsFor(body, upstream, options.model));
+  let bytes = 0;
+  for (const chunk of chunks) bytes += chunk.length;
+  headers.push("content-length", String(bytes));
+  return {
+    path: upstream.pathOf(exchange.route.path),
+    headers,
+    body: bodyOf(chunks, bytes),
+    isFreshConnection: options.isFreshConnection,
+  };
+}
+
+function bodyOf(chunks: readonly Buffer[], bytes: number): Dispatcher.DispatchOptions["body"] {
+  if (chunks.length === 1) return chunks[0] as Buffer;
+  if (bytes <= JOINED_BYTES_MAX) return Buffer.concat(chunks, bytes);
+  return Readable.from(chunks, { objectMode: false });
+}
+
+function editsFor(body: BodyKept, upstream: Upstream, model: number): BodyEdit[] {
+  const upstreamName = upstream.node.upstreamModels[model];
+  if (upstreamName === undefined && !upstream.adapter.refusesUnknownFields) return NO_EDITS;
+  const edits: BodyEdit[] = [];
+  for (const span of body.scan.spans) {
+    if (span.field === "model" && upstreamName !== undefined) {
+      edits.push({ kind: "replace_value", span, json: JSON.stringify(upstreamName) });
+    } else if (upstream.adapter.refusesUnknownFields && (span.field === "policy" || span.field === "accelerator")) {
+      edits.push({ kind: "cut_member", span });
+    }
+  }
+  return edits;
+}
+
+const NO_EDITS: BodyEdit[] = [];

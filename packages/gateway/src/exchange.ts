@@ -1,0 +1,219 @@
+/**
+ * One request and its answer on the data port: who asked, what the answer carries, whether anybody still waits for it.
+ * The only place that writes to the caller.
+ */
+
+import { randomUUID } from "node:crypto";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol";
+import {
+  encodeRoutingHeader,
+  REQUEST_ID_HEADER,
+  RETRY_AFTER_HEADER,
+  ROUTING_HEADER,
+  type Routing,
+  SHOULD_RETRY_HEADER,
+  TRACEPARENT_HEADER,
+} from "@zml/protocol/wire";
+import type { AnswerHead, AnswerSink } from "./dispatch/attempt-run.ts";
+import type { InferenceRoute } from "./routes.ts";
+
+/** Why a request ends before its answer does. */
+export type Interruption = "caller_gone" | "total_timeout" | "shutting_down";
+
+/** Headers of a node's answer that a caller gets; everything else stays between ZML and the node. */
+const ANSWER_HEADERS = [
+  "content-type",
+  "content-encoding",
+  "content-language",
+  "cache-control",
+  "retry-after",
+  "retry-after-ms",
+  "openai-processing-ms",
+  "openai-version",
+  "x-ratelimit-limit-requests",
+  "x-ratelimit-remaining-requests",
+];
+
+/** How an error answer differs from its row in the error table. */
+export interface ErrorOptions {
+  extra?: ErrorDetails["extra"];
+  param?: string;
+  /** Wait before another try, ms; NaN: none is told. */
+  retryAfterMs?: number;
+  /** False: everything that makes sense was tried; SDKs that know the header don't retry. */
+  shouldRetry?: false;
+  /** The connection can't be used again. */
+  mustClose?: boolean;
+}
+
+export class Exchange implements AnswerSink {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly route: InferenceRoute;
+  /** Ties the attempts of a request together. */
+  readonly requestId: string;
+  readonly traceparent: string;
+  /** What is known of the routing so far. */
+  routing: Routing = {};
+  /** Set once the request ends early. */
+  interruption: Interruption | null = null;
+  readonly #slowClientMs: number;
+  readonly #isDraining: () => boolean;
+  #onInterrupt: ((interruption: Interruption) => void) | null = null;
+  #totalTimer: NodeJS.Timeout | null = null;
+
+  constructor(
+    route: InferenceRoute,
+    request: IncomingMessage,
+    response: ServerResponse,
+    options: { slowClientMs: number; isDraining: () => boolean },
+  ) {
+    this.route = route;
+    this.request = request;
+    this.response = response;
+    this.#slowClientMs = options.slowClientMs;
+    this.#isDraining = options.isDraining;
+    const given = request.headers[REQUEST_ID_HEADER];
+    const trace = request.headers[TRACEPARENT_HEADER];
+    const id = randomUUID();
+    this.requestId = typeof given === "string" && REQUEST_ID.test(given) ? given : id;
+    this.traceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : traceparentOf(id);
+    // the response closes on every path; that it had not been written to its end is what tells a caller who left
+    response.on("close", () => {
+      if (!response.writableFinished) this.interrupt("caller_gone");
+    });
+    response.on("error", () => this.interrupt("caller_gone"));
+  }
+
+  /** Bounds the whole request, queue included. */
+  limitTotal(ms: number | null): void {
+    if (ms !== null) this.#totalTimer = setTimeout(() => this.interrupt("total_timeout"), ms);
+  }
+
+  /** Ends the request early: whatever stage runs is told. */
+  interrupt(interruption: Interruption): void {
+    if (this.interruption !== null) return;
+    this.interruption = interruption;
+    this.#onInterrupt?.(interruption);
+  }
+
+  /** Names the stage that an interruption ends; replaces the one before. Told at once if it has already happened. */
+  onInterrupt(stage: ((interruption: Interruption) => void) | null): void {
+    this.#onInterrupt = stage;
+    if (stage !== null && this.interruption !== null) stage(this.interruption);
+  }
+
+  /** Everything that was started for this request ends here. */
+  close(): void {
+    this.#onInterrupt = null;
+    if (this.#totalTimer !== null) clearTimeout(this.#totalTimer);
+  }
+
+  commit({ status, headers }: AnswerHead, held: Buffer): boolean {
+    const fields = this.#fields(headers);
+    if (headers["content-length"] !== undefined) fields.push("content-length", headers["content-length"]);
+    else if (isStream(headers)) pushStreamHints(fields, headers);
+    this.response.writeHead(status, fields);
+    return this.response.write(held);
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.response.write(chunk);
+  }
+
+  onDrain(callback: () => void): void {
+    const { socket } = this.request;
+    // counts as progress what the kernel takes of a chunk, so that only a caller who takes nothing runs into it
+    socket.setTimeout(this.#slowClientMs, () => socket.destroy());
+    this.response.once("drain", () => {
+      socket.setTimeout(0);
+      callback();
+    });
+  }
+
+  /** A node's answer that is whole. */
+  deliver({ status, headers }: AnswerHead, body: Buffer, options: { shouldRetry?: false } = {}): void {
+    if (this.response.headersSent || this.response.destroyed) return;
+    const fields = this.#fields(headers);
+    if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
+    fields.push("content-length", String(body.length));
+    this.response.writeHead(status, fields);
+    this.response.end(body);
+  }
+
+  /** An error of our own, in the shape of the route. */
+  fail(code: ErrorCode, message: string, options: ErrorOptions = {}): void {
+    if (this.response.headersSent || this.response.destroyed) return;
+    const row = ERRORS[code];
+    const body = Buffer.from(
+      JSON.stringify(
+        errorBody(this.route.shape, code, { message, param: options.param ?? null, extra: options.extra ?? {} }),
+      ),
+    );
+    const fields = this.#fields({});
+    fields.push("content-type", "application/json", "content-length", String(body.length));
+    const { retryAfterMs } = options;
+    if (retryAfterMs !== undefined && !Number.isNaN(retryAfterMs)) {
+      fields.push(RETRY_AFTER_HEADER, String(Math.ceil(retryAfterMs / 1000)));
+    }
+    if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
+    if (options.mustClose === true) fields.push("connection", "close");
+    this.response.writeHead(row.status, fields);
+    this.response.end(body);
+  }
+
+  /** The end of a committed answer. */
+  endAnswer(): void {
+    this.response.end();
+  }
+
+  /**
+   * A committed answer that broke: one error event where one can stand, else the connection breaks. Never a made-up end.
+   */
+  breakAnswer(code: ErrorCode, message: string, canTakeErrorEvent: boolean): void {
+    if (!canTakeErrorEvent) {
+      this.response.destroy();
+      return;
+    }
+    const data = JSON.stringify(errorBody(this.route.shape, code, { message }));
+    this.response.end(this.route.shape === "anthropic" ? `event: error\ndata: ${data}\n\n` : `data: ${data}\n\n`);
+  }
+
+  /** Header fields of any answer: ours, and those of the node that callers get. */
+  #fields(headers: IncomingHttpHeaders): string[] {
+    const fields = [
+      REQUEST_ID_HEADER,
+      this.requestId,
+      TRACEPARENT_HEADER,
+      this.traceparent,
+      ROUTING_HEADER,
+      encodeRoutingHeader(this.routing),
+    ];
+    for (const name of ANSWER_HEADERS) {
+      const value = headers[name];
+      if (typeof value === "string") fields.push(name, value);
+    }
+    if (this.#isDraining()) fields.push("connection", "close");
+    return fields;
+  }
+}
+
+const REQUEST_ID = /^[!-~]{1,128}$/;
+const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** A W3C trace context for a request that brought none: both ids out of one UUID, which is random enough for either. */
+function traceparentOf(uuid: string): string {
+  const hex = uuid.replaceAll("-", "");
+  return `00-${hex}-${hex.slice(16)}-01`;
+}
+
+function isStream(headers: IncomingHttpHeaders): boolean {
+  return headers["content-type"]?.startsWith("text/event-stream") === true;
+}
+
+/** Asks proxies in front of us not to hold events back. */
+function pushStreamHints(fields: string[], headers: IncomingHttpHeaders): void {
+  fields.push("x-accel-buffering", "no");
+  if (headers["cache-control"] === undefined) fields.push("cache-control", "no-cache, no-transform");
+}

@@ -1,0 +1,135 @@
+/** What the caller is told when nothing more is tried: the one place that turns a reason into HTTP. */
+
+import { type Decision, EXCLUSIONS, type NoNodeReason, REASONS, type RouteRequest } from "@zml/engine";
+import { ERRORS, type SaturatedFamily } from "@zml/protocol";
+import type { WaitRefusal } from "../admission/parked-waiters.ts";
+import type { DataPlane } from "../data-plane.ts";
+import type { AttemptResult } from "../dispatch/attempt-run.ts";
+import type { Exchange, Interruption } from "../exchange.ts";
+
+/** Nothing more is tried: the node's last answer as it is, or what went wrong on the way to it. */
+export function giveUp(
+  plane: DataPlane,
+  exchange: Exchange,
+  request: RouteRequest,
+  last: AttemptResult,
+  reason: NoNodeReason,
+): void {
+  exchange.routing = { ...exchange.routing, reason };
+  if (last.answer !== null) {
+    exchange.deliver(last.answer.head, last.answer.body, { shouldRetry: false });
+    return;
+  }
+  const attempts = request.dispatches;
+  const fault = last.end.kind === "fault" ? last.end.fault : "reset";
+  const { timeouts } = plane.settings;
+  switch (fault) {
+    case "first_byte_timeout":
+      failByTimeout(exchange, attempts, "timeouts.first_byte_ms", timeouts.firstByteMs);
+      break;
+    case "first_token_timeout":
+      failByTimeout(exchange, attempts, "timeouts.first_token_ms", timeouts.firstTokenMs);
+      break;
+    case "connect_timeout":
+      failByTimeout(exchange, attempts, "timeouts.connect_ms", timeouts.connectMs);
+      break;
+    default:
+      exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause: fault }), {
+        shouldRetry: false,
+      });
+  }
+}
+
+function failByTimeout(exchange: Exchange, attempts: number, limit: string, limitMs: number): void {
+  const message = ERRORS.upstream_timeout.message({ attempts, limit, limitMs });
+  exchange.fail("upstream_timeout", message, { shouldRetry: false });
+}
+
+/** No node can take the request now. */
+export function saturate(plane: DataPlane, exchange: Exchange, request: RouteRequest, decision: Decision): void {
+  const reason = REASONS[decision.reason];
+  const code = reason === "queue_saturated" ? "queue_saturated" : "no_node_available";
+  exchange.routing = { policy: request.policy.name, reason: code };
+  exchange.fail(code, ERRORS[code].message({ model: request.model.name }), {
+    retryAfterMs: decision.retryAfterMs,
+    extra: { families: familiesOf(plane, request, decision) },
+  });
+}
+
+/** A wait for room that ended without any. */
+export function refuseWait(
+  plane: DataPlane,
+  exchange: Exchange,
+  request: RouteRequest,
+  wait: { refusal: WaitRefusal; waitedMs: number; decision: Decision },
+): void {
+  const extra = { families: familiesOf(plane, request, wait.decision) };
+  const options = { retryAfterMs: wait.decision.retryAfterMs, extra };
+  exchange.routing = { policy: request.policy.name, reason: "queue_saturated" };
+  switch (wait.refusal) {
+    case "queue_full":
+      exchange.fail(
+        "queue_full",
+        ERRORS.queue_full.message({ limit: "limits.queue_requests or queue_bytes" }),
+        options,
+      );
+      break;
+    case "queue_timeout":
+      exchange.fail("queue_timeout", ERRORS.queue_timeout.message({ waitedMs: Math.round(wait.waitedMs) }), options);
+      break;
+    case "stopped":
+      exchange.fail("shutting_down", ERRORS.shutting_down.message(), {
+        retryAfterMs: SHUTDOWN_RETRY_MS,
+        mustClose: true,
+      });
+      break;
+  }
+}
+
+/** Told to callers whom a shutdown turns away: whoever replaces this process answers at once. */
+const SHUTDOWN_RETRY_MS = 1000;
+
+/** The request was ended early, by its caller, by `total_ms` or by the end of the process. */
+export function endEarly(
+  plane: DataPlane,
+  exchange: Exchange,
+  interruption: Interruption,
+  canTakeErrorEvent: boolean,
+): void {
+  switch (interruption) {
+    case "caller_gone":
+      return;
+    case "total_timeout": {
+      const message = ERRORS.request_timeout.message({ limitMs: plane.settings.timeouts.totalMs ?? 0 });
+      if (exchange.response.headersSent) exchange.breakAnswer("request_timeout", message, canTakeErrorEvent);
+      else exchange.fail("request_timeout", message);
+      return;
+    }
+    case "shutting_down": {
+      const message = ERRORS.shutting_down.message();
+      if (exchange.response.headersSent) exchange.breakAnswer("shutting_down", message, canTakeErrorEvent);
+      else exchange.fail("shutting_down", message, { retryAfterMs: SHUTDOWN_RETRY_MS, mustClose: true });
+    }
+  }
+}
+
+/** Per family of the chain why its nodes were left out; the most frequent reason stands for the family. */
+function familiesOf(plane: DataPlane, request: RouteRequest, decision: Decision): SaturatedFamily[] {
+  const { evidence } = decision;
+  return Array.from(request.policy.chainFamilies, (family, position) => {
+    let most = -1;
+    let nodes = 0;
+    for (let exclusion = 0; exclusion < EXCLUSIONS.length; exclusion++) {
+      const count = evidence.excluded[position * EXCLUSIONS.length + exclusion] as number;
+      if (count > nodes) {
+        most = exclusion;
+        nodes = count;
+      }
+    }
+    return {
+      family: plane.directory.families[family] ?? String(family),
+      reason: EXCLUSIONS[most] ?? "no_nodes",
+      nodes,
+    };
+  });
+}

@@ -1,0 +1,300 @@
+/**
+ * One request from first byte to last: admission → availability → cost → dispatch → failover. Read it top down;
+ * docs/life-of-a-request.md draws it.
+ */
+
+import {
+  type Attempt,
+  type Booking,
+  bookAgain,
+  type Decision,
+  decide,
+  HINT_USES,
+  noteCommit,
+  noteFirstToken,
+  REASONS,
+  type RouteRequest,
+  settle,
+  type TrialLeases,
+  writeDecision,
+  writeOutcome,
+} from "@zml/engine";
+import { ERRORS } from "@zml/protocol";
+import type { Routing } from "@zml/protocol/wire";
+import { type AdmittedRequest, admitRequest } from "./admission/admit-request.ts";
+import type { DataPlane } from "./data-plane.ts";
+import { encodeDecisionId } from "./decision-id.ts";
+import { type AttemptResult, AttemptRun } from "./dispatch/attempt-run.ts";
+import { composeCall } from "./dispatch/node-call.ts";
+import type { Upstream } from "./dispatch/upstream.ts";
+import type { Exchange } from "./exchange.ts";
+import { endEarly, giveUp, refuseWait, saturate } from "./failover/final-answer.ts";
+
+/** Serves one request of a routed endpoint. Never rejects: a failure of ours is this request's alone. */
+export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeBody: () => void): Promise<void> {
+  let admitted: AdmittedRequest | null = null;
+  try {
+    exchange.limitTotal(plane.settings.timeouts.totalMs);
+    admitted = await admitRequest(plane, exchange, beforeBody);
+    if (admitted !== null) await routeRequest(plane, exchange, admitted);
+  } catch (error) {
+    plane.log("error", "a request failed inside the gateway", {
+      request_id: exchange.requestId,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+    const { requestId } = exchange;
+    if (exchange.response.headersSent) exchange.response.destroy();
+    else exchange.fail("internal_error", ERRORS.internal_error.message({ requestId }));
+  } finally {
+    admitted?.body.release();
+    exchange.close();
+  }
+}
+
+/** A node that was chosen, with its place booked. */
+interface Chosen {
+  booking: Booking;
+  row: number;
+  placement: number;
+  trial: TrialLeases;
+  /** Record of the decision in the evidence ring. */
+  sequence: number;
+  routing: Routing;
+}
+
+/** Decides and dispatches until an answer is the caller's, or nothing more is tried. */
+async function routeRequest(plane: DataPlane, exchange: Exchange, { request, body }: AdmittedRequest): Promise<void> {
+  const wait = { waitedMs: 0 };
+  let last: AttemptResult | null = null;
+  let previous = -1;
+  for (;;) {
+    if (exchange.interruption !== null) return endEarly(plane, exchange, exchange.interruption, false);
+
+    // availability → cost → dispatch: one step that ends with a booking
+    const chosen =
+      choose(plane, request, previous) ?? (await parkUntilChosen(plane, exchange, request, previous, wait, body.bytes));
+    if (chosen === null) {
+      if (exchange.response.headersSent) return;
+      if (exchange.interruption !== null) return endEarly(plane, exchange, exchange.interruption, false);
+      if (plane.decision.kind === "exhausted" && last !== null) {
+        return giveUp(plane, exchange, request, last, "nodes_exhausted");
+      }
+      return saturate(plane, exchange, request, plane.decision);
+    }
+    previous = chosen.sequence;
+
+    let isFreshConnection = false;
+    for (;;) {
+      exchange.routing = chosen.routing;
+      const attempt: Attempt = {
+        booking: chosen.booking,
+        placement: chosen.placement,
+        endpoint: request.endpoint,
+        trial: chosen.trial,
+        sentAtMs: plane.clock.nowMs(),
+        isFreshConnection,
+        isJudged: false,
+      };
+      last = await dispatch(plane, exchange, body, request, attempt);
+
+      // failover: what the end of the attempt means for the node and for the request
+      const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
+      noteOutcome(plane, request, chosen, last, outcome);
+      if (move.kind === "retry_connection") {
+        chosen.booking = bookAgain(plane.decider, request, chosen.row);
+        isFreshConnection = true;
+        continue;
+      }
+      switch (move.kind) {
+        case "deliver":
+          return deliver(exchange, last);
+        case "give_up":
+          return giveUp(plane, exchange, request, last, move.reason);
+        case "abandon":
+          return endEarly(plane, exchange, exchange.interruption ?? "caller_gone", last.canTakeErrorEvent);
+        case "redispatch":
+          break;
+      }
+      break;
+    }
+  }
+}
+
+/** Steps 2–4, recorded. Null: no node; `plane.decision` says why. */
+function choose(plane: DataPlane, request: RouteRequest, previous: number): Chosen | null {
+  const { decision } = plane;
+  const nowMs = plane.clock.nowMs();
+  const booking = decide(plane.decider, request, nowMs, plane.draw(), decision);
+  if (booking !== null) request.dispatches += 1;
+  const sequence = writeDecision(plane.ring, plane.table, request, decision, { nowMs, previous });
+  if (booking === null) return null;
+  const upstream = plane.upstreamOf(decision.row);
+  return {
+    booking,
+    row: decision.row,
+    placement: decision.placement,
+    trial: { ...decision.trial },
+    sequence,
+    routing: routingOf(plane, request, decision, { sequence, upstream }),
+  };
+}
+
+function routingOf(
+  plane: DataPlane,
+  request: RouteRequest,
+  decision: Decision,
+  { sequence, upstream }: { sequence: number; upstream: Upstream | undefined },
+): Routing {
+  const hint = HINT_USES[decision.hint];
+  const routing: Routing = {
+    node: upstream?.node.id ?? "",
+    policy: request.policy.name,
+    family: plane.directory.families[decision.family] ?? "",
+    decision: encodeDecisionId({ worker: plane.worker, sequence, unixMs: Date.now() }),
+    queueDepth: Math.round(decision.depth),
+    attempt: request.dispatches,
+    reason: REASONS[decision.reason] ?? "cheapest",
+  };
+  return hint === undefined || hint === "none" ? routing : { ...routing, hint };
+}
+
+/**
+ * Waits for room where the policy says so. Null: no room; the caller has been answered, or `plane.decision` says why.
+ */
+async function parkUntilChosen(
+  plane: DataPlane,
+  exchange: Exchange,
+  request: RouteRequest,
+  previous: number,
+  wait: { waitedMs: number },
+  bytes: number,
+): Promise<Chosen | null> {
+  const { policy, model } = request;
+  const isWorthWaiting = policy.queueOnSaturation && plane.decision.kind === "saturated" && model.rows.length > 0;
+  if (!isWorthWaiting || wait.waitedMs >= policy.maxQueueMs) return null;
+  let chosen: Chosen | null = null;
+  const startedAtMs = plane.clock.nowMs();
+  const parked = plane.parked.wait({
+    model,
+    policy,
+    bytes,
+    ticket: request.ticket,
+    waitMs: policy.maxQueueMs - wait.waitedMs,
+    onTicket: (ticket) => {
+      request.ticket = ticket;
+    },
+    tryTake: () => {
+      chosen = choose(plane, request, previous);
+      return chosen !== null;
+    },
+  });
+  const interrupted = Promise.withResolvers<"interrupted">();
+  exchange.onInterrupt(() => {
+    parked.leave();
+    interrupted.resolve("interrupted");
+  });
+  const refusal = await Promise.race([parked.ended, interrupted.promise]);
+  exchange.onInterrupt(null);
+  wait.waitedMs += plane.clock.nowMs() - startedAtMs;
+  if (refusal !== null && refusal !== "interrupted") {
+    // the scratch decision may be another request's by now
+    decide(plane.decider, request, plane.clock.nowMs(), plane.draw(), plane.decision);
+    refuseWait(plane, exchange, request, { refusal, waitedMs: wait.waitedMs, decision: plane.decision });
+  }
+  return chosen;
+}
+
+/** Step 4 on the wire: sends to the node and relays its answer from the commit point on. */
+function dispatch(
+  plane: DataPlane,
+  exchange: Exchange,
+  body: AdmittedRequest["body"],
+  request: RouteRequest,
+  attempt: Attempt,
+): Promise<AttemptResult> {
+  const upstream = plane.upstreamOf(attempt.booking.row);
+  if (upstream === undefined) return Promise.resolve(nodeLeft());
+  const { promise, resolve } = Promise.withResolvers<AttemptResult>();
+  const { timeouts } = upstream.node;
+  const run = new AttemptRun({
+    upstream,
+    limits: {
+      firstByteMs: timeouts.firstByteMs,
+      firstTokenMs: timeouts.firstTokenMs,
+      idleMs: timeouts.idleMs,
+      holdMs: plane.settings.failover.holdMs,
+    },
+    clock: plane.clock,
+    sink: {
+      commit: (head, held) => {
+        noteCommit(plane.settler, attempt);
+        return exchange.commit(head, held);
+      },
+      write: (chunk) => exchange.write(chunk),
+      onDrain: (callback) => exchange.onDrain(callback),
+    },
+    onFirstToken: () => noteFirstToken(plane.table, plane.worker, attempt.booking),
+    onEnd: resolve,
+  });
+  const { isFreshConnection } = attempt;
+  run.start(composeCall(exchange, body, upstream, { model: request.model.index, isFreshConnection }));
+  exchange.onInterrupt(() => run.cancel());
+  return promise.finally(() => exchange.onInterrupt(null));
+}
+
+/** The node left the configuration between decision and dispatch. */
+function nodeLeft(): AttemptResult {
+  return {
+    end: { kind: "fault", fault: "node_down", isUnsent: false },
+    answer: null,
+    isCommitted: false,
+    canTakeErrorEvent: false,
+    firstByteMs: Number.NaN,
+    firstTokenMs: Number.NaN,
+    durationMs: 0,
+    promptTokens: Number.NaN,
+    outputTokens: Number.NaN,
+  };
+}
+
+/** The answer is the caller's: whole, or relayed and now at its end. */
+function deliver(exchange: Exchange, result: AttemptResult): void {
+  if (result.end.kind === "interrupted") {
+    const message = ERRORS.stream_interrupted.message({ cause: result.end.fault ?? "the node ended it early" });
+    exchange.breakAnswer("stream_interrupted", message, result.canTakeErrorEvent);
+  } else if (result.isCommitted) {
+    exchange.endAnswer();
+  } else if (result.answer !== null) {
+    exchange.deliver(result.answer.head, result.answer.body);
+  }
+}
+
+function noteOutcome(
+  plane: DataPlane,
+  request: RouteRequest,
+  chosen: Chosen,
+  result: AttemptResult,
+  outcome: ReturnType<typeof settle>["outcome"],
+): void {
+  const { end, firstByteMs, firstTokenMs, durationMs, promptTokens, outputTokens } = result;
+  writeOutcome(plane.ring, chosen.sequence, {
+    outcome,
+    status: end.kind === "answer" ? end.status : -1,
+    fault: end.kind === "fault" || end.kind === "interrupted" ? end.fault : null,
+    firstByteMs,
+    firstTokenMs,
+    durationMs,
+    promptTokens,
+    outputTokens,
+  });
+  plane.samples.add({
+    row: chosen.row,
+    placement: chosen.placement,
+    model: request.model.index,
+    outcome,
+    promptTokens,
+    outputTokens,
+    firstTokenMs,
+    durationMs,
+  });
+}

@@ -1,0 +1,89 @@
+/** Entry of a data-plane worker: attaches to the shared memory, follows the control thread's messages, serves. */
+
+import { strict as assert } from "node:assert";
+import { parentPort, workerData } from "node:worker_threads";
+import { announceRoom, applyUpdate, attachEvidenceRing, attachFleetTable } from "@zml/engine";
+import { createClock } from "./clock.ts";
+import { DataPlane } from "./data-plane.ts";
+import { DataServer } from "./data-server.ts";
+import { OutcomeSamples } from "./failover/outcome-samples.ts";
+import type { FromWorker, ToWorker, WorkerSettings, WorkerStart, WorkerUpdate } from "./thread-messages.ts";
+
+assert(parentPort !== null, "this file runs as a worker");
+const port = parentPort;
+const start = workerData as WorkerStart;
+
+let plane: DataPlane | null = null;
+let server: DataServer | null = null;
+
+function send(message: FromWorker): void {
+  port.postMessage(message);
+}
+
+port.on("message", (message: ToWorker) => {
+  switch (message.kind) {
+    case "update":
+      update(message);
+      break;
+    case "listen":
+      listen(message.host, message.port);
+      break;
+    case "node_down":
+      plane?.upstreamOf(message.row)?.fail();
+      break;
+    case "drain":
+      drain(message.graceMs);
+      break;
+  }
+});
+
+function update(message: WorkerUpdate): void {
+  if (plane === null) {
+    assert(message.settings !== undefined, "the first update holds the settings");
+    plane = createPlane(message.settings);
+  } else if (message.settings !== undefined) {
+    plane.setSettings(message.settings);
+  }
+  for (const node of message.nodes ?? []) plane.setNode(node);
+  if (message.directory !== undefined) applyUpdate(plane.directory, message.directory);
+  for (const row of message.removeNodes ?? []) plane.removeNode(row);
+  if (message.keys !== undefined) plane.setKeys(message.keys);
+  announceRoom(plane.table);
+  send({ kind: "applied", version: message.version });
+}
+
+function createPlane(settings: WorkerSettings): DataPlane {
+  return new DataPlane({
+    table: attachFleetTable(start.fleetTable),
+    worker: start.worker,
+    ring: attachEvidenceRing(start.evidenceRing, start.evidenceRecords),
+    clock: createClock(start.clockOriginMs),
+    samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
+    log: (level, text, fields) => send({ kind: "log", level, message: text, fields }),
+    settings,
+    seed: start.seed,
+  });
+}
+
+function listen(host: string, listenPort: number): void {
+  assert(plane !== null, "a worker listens once it has a configuration");
+  server = new DataServer(plane);
+  server.listen(host, listenPort).then(
+    (bound) => send({ kind: "listening", port: bound }),
+    (error: Error) => send({ kind: "listen_failed", message: error.message }),
+  );
+}
+
+function drain(graceMs: number): void {
+  const drained = server?.drain(graceMs) ?? Promise.resolve(0);
+  drained
+    .then((interrupted) => {
+      plane?.samples.flush();
+      plane?.destroy();
+      send({ kind: "drained", interrupted });
+      port.close();
+    })
+    .catch((error: unknown) => {
+      throw error;
+    });
+}

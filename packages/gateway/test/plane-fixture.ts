@@ -1,0 +1,205 @@
+/** A data plane on the test's own thread: real sockets on both sides, the fleet table filled by hand. */
+
+import {
+  applyUpdate,
+  createEvidenceRing,
+  createFleetTable,
+  type EvidenceRing,
+  type FleetTable,
+  type PolicyData,
+  takeModelRow,
+  takeNodeRow,
+  takePlacementRow,
+} from "@zml/engine";
+import { type Config, completeConfig, configFileSchema } from "@zml/protocol";
+import { createClock, monotonicMs } from "../src/clock.ts";
+import { DataPlane } from "../src/data-plane.ts";
+import { DataServer } from "../src/data-server.ts";
+import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
+import type { WorkerNode } from "../src/thread-messages.ts";
+
+/** A node of the fixture. */
+export interface FixtureNode {
+  id: string;
+  url: string;
+  family?: string;
+  engine?: WorkerNode["engine"];
+  maxInFlight?: number;
+  priceUsdPerHour?: number;
+  tokensPerSecond?: number;
+  contextTokens?: number;
+  apiKey?: string;
+  upstreamModel?: string;
+}
+
+export interface PlaneFixture {
+  url: string;
+  port: number;
+  table: FleetTable;
+  ring: EvidenceRing;
+  plane: DataPlane;
+  server: DataServer;
+  logs: string[];
+  samples: Float64Array[];
+  /** Sum of the in-flight counts of all rows. */
+  inFlight(): number;
+  /** Resolves when nothing is in flight, every body is released and nobody is parked. */
+  settled(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export const FIXTURE_MODEL = "llama3-8b";
+
+/** Parses sections of a configuration file, with every default. */
+export function fixtureConfig(file: Record<string, unknown>): Config {
+  return completeConfig(configFileSchema.parse(file), { cores: 2 });
+}
+
+/** Starts a data plane with these nodes, all healthy, and one policy for all of them. */
+export async function startPlane(
+  nodes: readonly FixtureNode[],
+  options: {
+    file?: Record<string, unknown>;
+    policy?: Partial<PolicyData>;
+    keys?: Parameters<DataPlane["setKeys"]>[0];
+  } = {},
+): Promise<PlaneFixture> {
+  const config = fixtureConfig({ failover: { cooldown_ms: 500 }, ...options.file });
+  const table = createFleetTable({ nodes: Math.max(8, nodes.length), workers: 1 });
+  const ring = createEvidenceRing(256);
+  const logs: string[] = [];
+  const samples: Float64Array[] = [];
+  const plane = new DataPlane({
+    table,
+    worker: 0,
+    ring,
+    clock: createClock(monotonicMs() - 1000),
+    samples: new OutcomeSamples((values) => samples.push(values)),
+    log: (level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
+    settings: {
+      data: config.data,
+      limits: config.limits,
+      timeouts: config.timeouts,
+      failover: config.failover,
+      workers: 1,
+    },
+    seed: 1,
+  });
+  const families = [...new Set(nodes.map((node) => node.family ?? "H100"))];
+  const familyOf = (node: FixtureNode): number => families.indexOf(node.family ?? "H100");
+  takeModelRow(table, 0);
+  nodes.forEach((node, row) => {
+    takeNodeRow(table, row, {
+      family: familyOf(node),
+      identity: row,
+      maxInFlight: node.maxInFlight ?? 256,
+      cooldownMs: config.failover.cooldownMs,
+      priceUsdPerHour: node.priceUsdPerHour ?? 2,
+    });
+    table.goodPolls[row] = 1;
+    takePlacementRow(table, row);
+    if (node.tokensPerSecond !== undefined) table.tokensPerSecond[row] = node.tokensPerSecond;
+    if (node.contextTokens !== undefined) table.contextTokens[row] = node.contextTokens;
+    plane.setNode({
+      row,
+      id: node.id,
+      family: node.family ?? "H100",
+      account: "default",
+      url: node.url,
+      engine: node.engine ?? "vllm",
+      apiKey: node.apiKey ?? null,
+      timeouts: config.timeouts,
+      maxConnections: 64,
+      keepAliveMs: 4000,
+      maxConnectionAgeMs: 300_000,
+      upstreamModels: node.upstreamModel === undefined ? {} : { 0: node.upstreamModel },
+    });
+  });
+  const base: PolicyData = {
+    account: "default",
+    name: "p",
+    index: 1,
+    chain: families.map((_, family) => ({ family, priority: family + 1 })),
+    latencyTargetMs: Number.NaN,
+    ttftTargetMs: Number.NaN,
+    tokenTargetMs: Number.NaN,
+    costPriority: "latency",
+    queueOnSaturation: false,
+    maxQueueMs: 30_000,
+    acceptableWaiting: 4,
+  };
+  applyUpdate(plane.directory, {
+    version: 1,
+    families,
+    accounts: [
+      {
+        name: "default",
+        index: 0,
+        defaultPolicy: null,
+        isCatalogComplete: true,
+        builtIn: { ...base, name: "zml-default", index: 0, costPriority: "balanced" },
+      },
+    ],
+    policies: [{ ...base, ...options.policy }],
+    models: [
+      {
+        account: "default",
+        name: FIXTURE_MODEL,
+        index: 0,
+        policy: "p",
+        isRegistered: true,
+        rows: Int32Array.from(nodes.keys()),
+        placements: Int32Array.from(nodes.keys()),
+        families: Int32Array.from(nodes, familyOf),
+      },
+    ],
+  });
+  if (options.keys !== undefined) plane.setKeys(options.keys);
+  const server = new DataServer(plane);
+  const port = await server.listen("127.0.0.1", 0);
+  const inFlight = (): number => table.total.inFlight.reduce((sum, count) => sum + count, 0);
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    table,
+    ring,
+    plane,
+    server,
+    logs,
+    samples,
+    inFlight,
+    settled: () => until(() => inFlight() === 0 && server.runningCount === 0 && table.cells.every(isCellAtRest)),
+    async stop() {
+      await server.drain(100);
+      plane.destroy();
+    },
+  };
+
+  function isCellAtRest(value: number, cell: number): boolean {
+    return cell < 4 || cell > 7 || cell === 6 || value === 0;
+  }
+}
+
+/** Waits until a claim holds; fails after five seconds, so that a test never hangs on it. */
+export async function until(claim: () => boolean, what = "the claim"): Promise<void> {
+  const deadline = performance.now() + 5000;
+  while (!claim()) {
+    if (performance.now() > deadline) throw new Error(`${what} did not come true within 5 s`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Posts a chat request with the global fetch. */
+export function chat(url: string, body: Record<string, unknown> = {}, init: RequestInit = {}): Promise<Response> {
+  return fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    ...init,
+    headers: { "content-type": "application/json", ...init.headers },
+    body: JSON.stringify({
+      model: FIXTURE_MODEL,
+      messages: [{ role: "user", content: "hello" }],
+      max_tokens: 8,
+      ...body,
+    }),
+  });
+}

@@ -1,0 +1,124 @@
+/**
+ * What ZML knows about one serving engine: where to look, how to read what it says, how it fails. One file per engine,
+ * the same exports each, one shared test suite. Adapters hold no state: the poller uses them on the control thread,
+ * `classify` runs in every worker.
+ */
+
+import type { AdapterVerdict } from "@zml/engine";
+import type { EngineName } from "@zml/protocol";
+
+/** One answer to a poll. */
+export interface PollResponse {
+  readonly status: number;
+  readonly contentType: string | null;
+  readonly body: string;
+}
+
+/** Answers of one round; null: not asked in this round, or not answered in time. */
+export interface PollResponses {
+  readonly health: PollResponse | null;
+  readonly metrics: PollResponse | null;
+  readonly models: PollResponse | null;
+  readonly extra: PollResponse | null;
+}
+
+/** Paths to poll; null where the engine has none. */
+export interface Probes {
+  /** 2xx: the node is ready. */
+  readonly health: string;
+  readonly metrics: string | null;
+  /** Read in place of `metrics` while the node refuses that (404, 501). */
+  readonly metricsFallback: string | null;
+  readonly models: string | null;
+  /** Facts that change with a restart only: limits, context length. */
+  readonly extra: string | null;
+}
+
+/** A model that a node reports. */
+export interface ReportedModel {
+  readonly id: string;
+  /** Context length, tokens; NaN: not told. */
+  readonly contextTokens: number;
+}
+
+/** What a node says about itself. Every number is NaN when it does not say. */
+export interface NodeReading {
+  /** The node takes requests. */
+  readonly isReady: boolean;
+  /** Requests. */
+  readonly running: number;
+  /** Requests. */
+  readonly waiting: number;
+  /** Requests that the node runs at once before it queues. */
+  readonly concurrencyLimit: number;
+  /** Requests, running and waiting, beyond which the node refuses. */
+  readonly admissionLimit: number;
+  /** KV cache in use, 0..1. */
+  readonly kvUse: number;
+  /** Free accelerator memory, GiB. */
+  readonly freeMemoryGib: number;
+  /** Tokens generated since the node's start; goes down when the node restarted. */
+  readonly generationTokensTotal: number;
+  /** Prompt tokens read since the node's start. */
+  readonly promptTokensTotal: number;
+  /** Models that the node serves; null: it did not say. */
+  readonly models: readonly ReportedModel[] | null;
+}
+
+/** First event with data of a streamed answer. */
+export interface FirstEvent {
+  readonly data: string;
+  readonly event: string | null;
+}
+
+/** The part of an answer that is known at the commit point. */
+export interface Answer {
+  readonly status: number;
+  readonly contentType: string | null;
+  /** First bytes of the body, bounded by the caller; empty for streams. */
+  readonly body: Buffer;
+  /** Null for an answer that is no stream. */
+  readonly firstEvent: FirstEvent | null;
+}
+
+/** Knowledge of one serving engine. */
+export interface Adapter {
+  readonly name: EngineName;
+  readonly probes: Probes;
+  /** When `generationTokensTotal` moves: with every step, or when a request ends. */
+  readonly countsTokensAt: "step" | "completion";
+  /**
+   * A model in the list shows that a request for it will be taken. Not so where the list is open to everybody while
+   * inference asks for a key.
+   */
+  readonly provesModels: boolean;
+  /** The engine answers 400 to members that it doesn't know. */
+  readonly refusesUnknownFields: boolean;
+  /** Reads a round. What was not asked in this round (null) stays as in `previous`. Never throws. */
+  read(responses: PollResponses, previous: NodeReading | null): NodeReading;
+  /** What an answer means; null: nothing special, its status decides. Never throws. */
+  classify(answer: Answer): AdapterVerdict | null;
+}
+
+/** A reading of a node that says nothing. */
+export const UNKNOWN_READING: NodeReading = Object.freeze({
+  isReady: false,
+  running: Number.NaN,
+  waiting: Number.NaN,
+  concurrencyLimit: Number.NaN,
+  admissionLimit: Number.NaN,
+  kvUse: Number.NaN,
+  freeMemoryGib: Number.NaN,
+  generationTokensTotal: Number.NaN,
+  promptTokensTotal: Number.NaN,
+  models: null,
+});
+
+/**
+ * Depth at which a node takes no more, where the operator set nothing: what the engine admits, else what it runs at
+ * once plus a quarter of that to wait. NaN: the engine tells neither.
+ */
+export function defaultMaxInFlight(reading: NodeReading): number {
+  if (reading.admissionLimit >= 1) return Math.floor(reading.admissionLimit);
+  return reading.concurrencyLimit >= 1 ? Math.ceil(reading.concurrencyLimit * 1.25) : Number.NaN;
+}

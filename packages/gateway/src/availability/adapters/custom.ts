@@ -1,0 +1,63 @@
+/** Any other OpenAI-compatible server: health and models only, and the error forms that engines have in common. */
+
+import type { AdapterVerdict } from "@zml/engine";
+import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
+import { UNKNOWN_READING } from "./adapter.ts";
+import { errorOf, isAborted, type NodeError, verdictOfStatus } from "./error-answer.ts";
+import { isOk, maxModelLenOf, modelsOf } from "./poll-answers.ts";
+
+function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
+  return {
+    ...UNKNOWN_READING,
+    isReady: isOk(responses.health) || isReadyWithoutHealth(responses.health, responses.models),
+    models: modelsOf(responses.models, previous, maxModelLenOf),
+  };
+}
+
+/** A server without a health route answers 404 (or asks for a key) there: that it answers is the sign of life. */
+function isReadyWithoutHealth(health: PollResponse | null, models: PollResponse | null): boolean {
+  if (health === null) return isOk(models);
+  return health.status >= 400 && health.status < 500 && health.status !== 429 && health.status !== 408;
+}
+
+function classify(answer: Answer): AdapterVerdict | null {
+  const error = errorOf(answer);
+  if (error === null) return isAborted(answer) ? "failure" : null;
+  if (isContextError(error)) return "too_large";
+  if (isOverload(error)) return "overloaded";
+  if (error.status === 404) return isModelError(error) ? "misconfigured" : "endpoint_unsupported";
+  return verdictOfStatus(error.status);
+}
+
+function isContextError({ status, code, type, message }: NodeError): boolean {
+  if (code === "context_length_exceeded" || type === "exceed_context_size_error") return true;
+  const isRefusal = status === 400 || status === 422;
+  return (
+    isRefusal && /(maximum|max|available) (context|model|sequence) (length|size)|longer than the model's/i.test(message)
+  );
+}
+
+/** Words that mean "full" beside a 503 or in an event; a 429 says it by itself. */
+function isOverload({ status, type, code, message }: NodeError): boolean {
+  if (status === 429) return true;
+  if (status !== 503 && !Number.isNaN(status)) return false;
+  return (
+    /overload|rate_limit|queue_full/i.test(`${type} ${code}`) ||
+    /overloaded|queue (is )?full|too many requests|at capacity|no slot|rate limit/i.test(message)
+  );
+}
+
+function isModelError({ param, code, message }: NodeError): boolean {
+  return param === "model" || code === "model_not_found" || /\bmodel\b/i.test(message);
+}
+
+export const custom: Adapter = {
+  name: "custom",
+  probes: { health: "/health", metrics: null, metricsFallback: null, models: "/v1/models", extra: null },
+  countsTokensAt: "completion",
+  // Unknown servers may refuse unknown members (trtllm-serve does); cutting ours out costs nothing that they would use.
+  refusesUnknownFields: true,
+  provesModels: true,
+  read,
+  classify,
+};

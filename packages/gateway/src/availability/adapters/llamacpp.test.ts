@@ -1,0 +1,112 @@
+import { plain, response, sampleText, streamed, testAdapter } from "./adapter.suite.ts";
+import { llamacpp } from "./llamacpp.ts";
+
+const health = response({ status: "ok" });
+const props = response({ default_generation_settings: { id: 0, n_ctx: 2048 }, total_slots: 4, is_sleeping: false });
+const models = response({ data: [{ id: "tiny", owned_by: "llamacpp", meta: { n_ctx_train: 131072 } }] });
+const error = (code: number, type: string, message: string) => ({ error: { code, message, type } });
+
+testAdapter(llamacpp, {
+  readings: [
+    {
+      claim: "an idle server",
+      responses: { health, metrics: response(sampleText("llamacpp-idle.prom")) },
+      expected: { isReady: true, running: 0, waiting: 0, generationTokensTotal: 24, promptTokensTotal: 63 },
+    },
+    {
+      claim: "a loaded server with its slots and the window of one slot",
+      responses: { health, metrics: response(sampleText("llamacpp-load.prom")), models, extra: props },
+      expected: {
+        running: 4,
+        waiting: 16,
+        generationTokensTotal: 2292,
+        concurrencyLimit: 4,
+        kvUse: Number.NaN,
+        models: [{ id: "tiny", contextTokens: 2048 }],
+      },
+    },
+    {
+      claim: "busy slots where metrics are switched off",
+      responses: {
+        health,
+        metrics: response([
+          { id: 0, is_processing: true },
+          { id: 1, is_processing: false },
+        ]),
+        extra: props,
+      },
+      expected: { isReady: true, running: 1, waiting: Number.NaN, concurrencyLimit: 4 },
+    },
+    {
+      claim: "a server without metrics and slots as living and unknown",
+      responses: { health, metrics: response(error(501, "not_supported_error", "no metrics"), 501) },
+      expected: { isReady: true, running: Number.NaN },
+    },
+    {
+      claim: "a loading server as not ready",
+      responses: { health: response(error(503, "unavailable_error", "Loading model"), 503) },
+      expected: { isReady: false },
+    },
+    {
+      claim: "a late health with metrics in time as busy, not dead",
+      responses: { metrics: response(sampleText("llamacpp-load.prom")) },
+      expected: { isReady: true, running: 4 },
+    },
+    {
+      claim: "a model list without new limits with the lengths known before",
+      responses: { health, models },
+      previous: llamacpp.read({ health, metrics: null, models, extra: props }, null),
+      expected: { models: [{ id: "tiny", contextTokens: 2048 }], concurrencyLimit: 4 },
+    },
+  ],
+  verdicts: [
+    {
+      claim: "a prompt that is too long",
+      answer: plain(400, { error: { code: 400, type: "exceed_context_size_error", message: "m", n_ctx: 4 } }),
+      expected: "too_large",
+    },
+    {
+      claim: "an embedding input above the batch size",
+      answer: plain(
+        500,
+        error(500, "server_error", "input (600 tokens) is too large to process. increase the physical batch size"),
+      ),
+      expected: "too_large",
+    },
+    {
+      claim: "a server that loads",
+      answer: plain(503, error(503, "unavailable_error", "Loading model")),
+      expected: "failure",
+    },
+    {
+      claim: "no free slot",
+      answer: plain(503, error(503, "unavailable_error", "no slot available")),
+      expected: "overloaded",
+    },
+    {
+      claim: "an endpoint that is switched off",
+      answer: plain(501, error(501, "not_supported_error", "This server does not support embeddings.")),
+      expected: "endpoint_unsupported",
+    },
+    {
+      claim: "an unknown route",
+      answer: plain(404, error(404, "not_found_error", "File Not Found")),
+      expected: "endpoint_unsupported",
+    },
+    {
+      claim: "an unknown model of router mode",
+      answer: plain(404, error(404, "not_found_error", "model 'x' not found")),
+      expected: "misconfigured",
+    },
+    {
+      claim: "a 500, since what we send was read as JSON before",
+      answer: plain(500, error(500, "server_error", "[json.exception.parse_error.101] parse error")),
+      expected: "failure",
+    },
+    {
+      claim: "an error as first event",
+      answer: streamed(error(500, "server_error", "Compute error.")),
+      expected: "failure",
+    },
+  ],
+});

@@ -1,0 +1,58 @@
+/** What adapters share in reading polls. */
+
+import type { NodeReading, PollResponse, PollResponses, ReportedModel } from "./adapter.ts";
+import { asObject, numberOf, parseJson, textOf } from "./json.ts";
+
+/** Models that one node may report; more is a list gone wrong. */
+const MODELS_REPORTED_MAX = 1024;
+
+/** True for a 2xx. */
+export function isOk(response: PollResponse | null): response is PollResponse {
+  return response !== null && response.status >= 200 && response.status < 300;
+}
+
+/**
+ * Health decides where it was answered. Without an answer a node that still tells its metrics is busy, not dead: some
+ * engines answer both from the threads that serve requests.
+ */
+export function isReadyBy(responses: PollResponses): boolean {
+  return responses.health === null ? isOk(responses.metrics) : isOk(responses.health);
+}
+
+/** Parsed object of a 2xx answer, null otherwise. */
+export function objectOf(response: PollResponse | null) {
+  return isOk(response) ? asObject(parseJson(response.body)) : null;
+}
+
+/**
+ * Models of an OpenAI list. A LoRA adapter without a length has that of its parent.
+ *
+ * @param contextOf length of an entry by the engine's own member, NaN: none.
+ * @returns the previous list when the node did not answer this time.
+ */
+export function modelsOf(
+  response: PollResponse | null,
+  previous: NodeReading | null,
+  contextOf: (entry: Readonly<Record<string, unknown>>) => number,
+): readonly ReportedModel[] | null {
+  const data = objectOf(response)?.["data"];
+  if (!Array.isArray(data)) return previous?.models ?? null;
+  const contexts = new Map<string, number>();
+  const parents = new Map<string, string>();
+  for (const item of data.slice(0, MODELS_REPORTED_MAX)) {
+    const entry = asObject(item);
+    const id = textOf(entry?.["id"]);
+    if (entry === null || id === "" || contexts.has(id)) continue;
+    contexts.set(id, contextOf(entry));
+    parents.set(id, textOf(entry["parent"]));
+  }
+  return Array.from(contexts, ([id, contextTokens]) => ({
+    id,
+    contextTokens: Number.isNaN(contextTokens) ? (contexts.get(parents.get(id) ?? "") ?? Number.NaN) : contextTokens,
+  }));
+}
+
+/** `max_model_len`, as vLLM and SGLang list it. */
+export function maxModelLenOf(entry: Readonly<Record<string, unknown>>): number {
+  return numberOf(entry["max_model_len"]);
+}

@@ -1,0 +1,92 @@
+/** Text Generation Inference 3. */
+
+import type { AdapterVerdict } from "@zml/engine";
+import { foldMetric, parseMetrics } from "../metrics-text.ts";
+import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
+import { UNKNOWN_READING } from "./adapter.ts";
+import { errorOf, isAborted, type NodeError, verdictOfStatus } from "./error-answer.ts";
+import { numberOf, textOf } from "./json.ts";
+import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
+
+const RUNNING = "tgi_batch_current_size";
+const WAITING = "tgi_queue_size";
+const BUDGET_USED = "tgi_batch_current_max_tokens";
+const BUDGET = "tgi_batch_max_total_tokens";
+/** Sums of length histograms: there are no plain token counters. They move when a request ends. */
+const GENERATED = "tgi_request_generated_tokens_sum";
+const PROMPT = "tgi_request_input_length_sum";
+const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, BUDGET_USED, BUDGET, GENERATED, PROMPT]);
+
+function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
+  const known = previous ?? UNKNOWN_READING;
+  const info = objectOf(responses.extra);
+  const limits = {
+    isReady: isReadyBy(responses),
+    // Running and waiting count into it, and one more is a 429: a quarter on top would only buy refusals.
+    admissionLimit: info === null ? known.admissionLimit : numberOf(info["max_concurrent_requests"]),
+    models: modelsWithContext(responses, previous),
+  };
+  if (responses.metrics === null) return { ...known, ...limits };
+  if (!isOk(responses.metrics)) return { ...UNKNOWN_READING, ...limits };
+  const metrics = parseMetrics(responses.metrics.body, WANTED);
+  const used = foldMetric(metrics, [BUDGET_USED], "max");
+  const budget = foldMetric(metrics, [BUDGET], "max");
+  return {
+    ...UNKNOWN_READING,
+    ...limits,
+    // a series does not exist before its first use: a fresh node's numbers stay unknown
+    running: foldMetric(metrics, [RUNNING], "sum"),
+    waiting: foldMetric(metrics, [WAITING], "sum"),
+    // the token budget stands in for the KV cache, which TGI does not show
+    kvUse: budget > 0 && used <= budget ? used / budget : Number.NaN,
+    generationTokensTotal: foldMetric(metrics, [GENERATED], "sum"),
+    promptTokensTotal: foldMetric(metrics, [PROMPT], "sum"),
+  };
+}
+
+function modelsWithContext(responses: PollResponses, previous: NodeReading | null): NodeReading["models"] {
+  const info = objectOf(responses.extra);
+  let models = modelsOf(responses.models, previous, () => Number.NaN);
+  const id = textOf(info?.["model_id"]);
+  if (models === null && id !== "") models = [{ id, contextTokens: Number.NaN }];
+  const told = numberOf(info?.["max_total_tokens"]);
+  const contextTokens = Number.isNaN(told) ? (previous?.models?.[0]?.contextTokens ?? Number.NaN) : told;
+  return models?.map((model) => ({ id: model.id, contextTokens })) ?? null;
+}
+
+function classify(answer: Answer): AdapterVerdict | null {
+  const error = errorOf(answer);
+  if (error === null) return isAborted(answer) ? "failure" : null;
+  // 404 has no body here: TGI looks at no model name, so that the route is missing
+  if (error.status === 404) return "endpoint_unsupported";
+  return verdictOfKind(error) ?? (error.isEvent ? "failure" : verdictOfStatus(error.status));
+}
+
+/**
+ * By `error_type`, else by the message: an error event of the OpenAI routes states 422 whatever happened, so that its
+ * code says nothing.
+ */
+function verdictOfKind(error: NodeError): AdapterVerdict | null {
+  const { type, message } = error;
+  if (type === "overloaded" || /overloaded/i.test(message)) return "overloaded";
+  if (type === "validation" || /^Input validation error/i.test(message)) {
+    return /tokens` must be <=|must have less than \d+ tokens|max_total_tokens/i.test(message)
+      ? "too_large"
+      : "caller_error";
+  }
+  if (type === "template_error" || type === "tool_error" || /^(Template|Tool) error/i.test(message)) {
+    return "caller_error";
+  }
+  if (/^(generation|incomplete_generation|healthcheck)$/.test(type)) return "failure";
+  return null;
+}
+
+export const tgi: Adapter = {
+  name: "tgi",
+  probes: { health: "/health", metrics: "/metrics", metricsFallback: null, models: "/v1/models", extra: "/info" },
+  countsTokensAt: "completion",
+  refusesUnknownFields: false,
+  provesModels: false,
+  read,
+  classify,
+};

@@ -1,0 +1,92 @@
+/** Capacity of one node out of its token counter: tokens per second while it was busy. */
+
+/** One look at a node. */
+export interface CapacityScrape {
+  readonly atMs: number;
+  /** Counter; NaN: the node has none. */
+  readonly tokensTotal: number;
+  /** Requests; NaN: not told. */
+  readonly running: number;
+  /** Requests; NaN: not told. */
+  readonly waiting: number;
+  /** Requests that the node runs at once; NaN: not told. */
+  readonly concurrencyLimit: number;
+}
+
+/** A measured rate. */
+export interface CapacitySample {
+  readonly tokensPerSecond: number;
+  /** Busy time that it stands for. */
+  readonly busyMs: number;
+  /** The node had enough to do for the rate to be what it can give; else it is a lower bound. */
+  readonly isLoaded: boolean;
+}
+
+/**
+ * Longest busy stretch of a counter that moves when requests end. Long enough that the requests cut at its ends don't
+ * matter, short enough to follow a change.
+ */
+const COMPLETION_WINDOW_MS = 60_000;
+
+/** Requests from which on a node counts as loaded when it tells no limit. */
+const LOADED_RUNNING = 4;
+
+/** Turns scrapes into samples. One per node; forget it with the node. */
+export class CapacityMeter {
+  #last: CapacityScrape | null = null;
+  #tokens = 0;
+  #busyMs = 0;
+  #isLoaded = false;
+
+  /**
+   * Takes a scrape.
+   *
+   * @param countsAt `step`: the counter moves while tokens come, so each interval with requests at both ends is a
+   *   sample. `completion`: it moves when a request ends, so a whole busy stretch is one, and the intervals in which
+   *   it began and ended count half.
+   * @returns a sample when one is complete, else null. A counter that went down is a restart: everything begins anew.
+   */
+  take(scrape: CapacityScrape, countsAt: "step" | "completion"): CapacitySample | null {
+    const last = this.#last;
+    this.#last = scrape;
+    if (last === null || !(scrape.tokensTotal >= last.tokensTotal)) {
+      this.#clear();
+      return null;
+    }
+    const tokens = scrape.tokensTotal - last.tokensTotal;
+    const intervalMs = scrape.atMs - last.atMs;
+    const wasBusy = last.running > 0;
+    const isBusy = scrape.running > 0;
+    const isLoaded = isLoadedAt(last) && isLoadedAt(scrape);
+    if (countsAt === "step") {
+      return wasBusy && isBusy ? sampleOf(tokens, intervalMs, isLoaded) : null;
+    }
+    const hadWholeInterval = this.#busyMs > 0 && wasBusy;
+    if (wasBusy || isBusy) {
+      this.#tokens += tokens;
+      this.#busyMs += wasBusy && isBusy ? intervalMs : intervalMs / 2;
+      this.#isLoaded ||= isLoaded;
+    }
+    if (isBusy && this.#busyMs < COMPLETION_WINDOW_MS) return null;
+    const sample = hadWholeInterval ? sampleOf(this.#tokens, this.#busyMs, this.#isLoaded) : null;
+    this.#clear();
+    return sample;
+  }
+
+  #clear(): void {
+    this.#tokens = 0;
+    this.#busyMs = 0;
+    this.#isLoaded = false;
+  }
+}
+
+function sampleOf(tokens: number, busyMs: number, isLoaded: boolean): CapacitySample | null {
+  if (!(tokens > 0) || !(busyMs > 0)) return null;
+  return { tokensPerSecond: (tokens / busyMs) * 1000, busyMs, isLoaded };
+}
+
+function isLoadedAt(scrape: CapacityScrape): boolean {
+  if (scrape.waiting > 0) return true;
+  const half = scrape.concurrencyLimit / 2;
+  return scrape.running >= (half < LOADED_RUNNING ? half : LOADED_RUNNING);
+}

@@ -1,0 +1,26 @@
+/** Bounds how many polls run at once, without letting dead nodes keep the places of living ones. */
+
+/** A place for a bounded number of tasks; the others wait in order. */
+export class Lane {
+  readonly #limit: number;
+  readonly #waiting: (() => Promise<void>)[] = [];
+  #running = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Runs a task now or when a place is free. The task must not reject. */
+  run(task: () => Promise<void>): void {
+    if (this.#running >= this.#limit) {
+      this.#waiting.push(task);
+      return;
+    }
+    this.#running += 1;
+    task().finally(() => {
+      this.#running -= 1;
+      const next = this.#waiting.shift();
+      if (next !== undefined) this.run(next);
+    });
+  }
+}

@@ -1,0 +1,46 @@
+/** What the poller has to know about a node. */
+
+import type { EngineName } from "@zml/protocol";
+
+/** A model on a node. */
+export interface PlacementSpec {
+  /** Index of the model in the fleet table. */
+  readonly model: number;
+  /** Name that callers use. */
+  readonly name: string;
+  /** Name that the node uses. */
+  readonly upstreamId: string;
+  /** Placement row. */
+  readonly placement: number;
+}
+
+/** When a node is asked, and when it counts as down. */
+export interface HealthSettings {
+  /** No row is older than this while its node answers within 500 ms. */
+  readonly pollIntervalMs: number;
+  /** A poll ends after this, whatever came. */
+  readonly timeoutMs: number;
+  /** Failed polls in a row that take the node out. */
+  readonly unhealthyAfter: number;
+  /** Good polls in a row that bring it back. */
+  readonly healthyAfter: number;
+}
+
+/** One node to be polled. The row and its placements are taken in the fleet table by the caller. */
+export interface NodeSpec {
+  readonly row: number;
+  readonly id: string;
+  /** Base URL, with prefix. */
+  readonly url: string;
+  /** Null: detect it. */
+  readonly engine: EngineName | null;
+  /** Sent with every poll as a bearer token; null: none. */
+  readonly apiKey: string | null;
+  readonly httpVersion: "1.1" | "2";
+  /** In place of the engine's health path; null: the engine's. */
+  readonly healthPath: string | null;
+  readonly health: HealthSettings;
+  /** Null: from the engine. */
+  readonly maxInFlight: number | null;
+  readonly placements: readonly PlacementSpec[];
+}

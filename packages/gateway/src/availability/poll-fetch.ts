@@ -1,0 +1,150 @@
+/** One GET of a poll, over undici: bounded in time and bytes, on a socket that the node is not about to close. */
+
+import { Agent, type Dispatcher } from "undici";
+import type { PollResponse } from "./adapters/adapter.ts";
+
+/** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
+export const POLL_BODY_BYTES_MAX = 4 * 1024 * 1024;
+
+/**
+ * Idle sockets are given up before uvicorn and llama.cpp close them after 5 s: a poll every 5 s would else reuse each
+ * socket just as the server closes it.
+ */
+const KEEP_ALIVE_MS = 3_000;
+
+/** A connect that takes longer is given up, so that a node that comes back is not waited for by an old attempt. */
+const CONNECT_TIMEOUT_MS = 4_000;
+
+/** Why a poll got no answer. `refused`: the host is there and nothing listens; `unreachable`: no way to the host. */
+export type PollFault = "refused" | "unreachable" | "timeout" | "reset" | "too_large";
+
+/** A poll without an answer. */
+export class PollError extends Error {
+  readonly fault: PollFault;
+
+  constructor(fault: PollFault, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = "PollError";
+    this.fault = fault;
+  }
+}
+
+/** What to ask. */
+export interface PollRequest {
+  readonly origin: string;
+  /** Path with query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly httpVersion: "1.1" | "2";
+  /** Aborts when the poll's time is over. */
+  readonly signal: AbortSignal;
+}
+
+/** Asks once. Rejects with `PollError` only. */
+export type PollFetch = (request: PollRequest) => Promise<PollResponse>;
+
+/** A fetch with its own sockets; `close` ends them. */
+export interface PollClient {
+  readonly fetch: PollFetch;
+  close(): Promise<void>;
+}
+
+/** Makes the client that polls use outside of tests. */
+export function createPollClient(): PollClient {
+  const options = {
+    // Unbounded per origin, since nodes that share one must not wait for each other; a round asks at most five paths.
+    connections: null,
+    connect: { timeout: CONNECT_TIMEOUT_MS },
+    pipelining: 1,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveMaxTimeout: KEEP_ALIVE_MS,
+    // the poll's own deadline rules
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    maxResponseSize: POLL_BODY_BYTES_MAX,
+  };
+  const http1 = new Agent({ ...options, allowH2: false });
+  let http2: Agent | undefined;
+  const agentFor = (request: PollRequest): Agent => {
+    if (request.httpVersion === "1.1") return http1;
+    http2 ??= new Agent({ ...options, allowH2: true, h2Options: { useH2c: true } });
+    return http2;
+  };
+  return {
+    async fetch(request) {
+      const agent = agentFor(request);
+      try {
+        return await ask(agent, request, false);
+      } catch (error) {
+        // a socket that the node closed while our bytes were on the way: once more, on a fresh one
+        if (faultOf(error) !== "reset" || request.signal.aborted) throw toPollError(error, request);
+      }
+      try {
+        return await ask(agent, request, true);
+      } catch (error) {
+        throw toPollError(error, request);
+      }
+    },
+    async close() {
+      await Promise.all([http1.destroy(), http2?.destroy()]);
+    },
+  };
+}
+
+async function ask(agent: Agent, request: PollRequest, isFresh: boolean): Promise<PollResponse> {
+  const { statusCode, headers, body } = await agent.request({
+    origin: request.origin,
+    path: request.path,
+    method: "GET",
+    headers: request.headers,
+    signal: request.signal,
+    reset: isFresh,
+  });
+  return { status: statusCode, contentType: contentTypeOf(headers), body: await readBounded(body) };
+}
+
+/** `maxResponseSize` counts what was announced; a chunked body is counted here. */
+async function readBounded(body: Dispatcher.ResponseData["body"]): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    const buffer = chunk as Buffer;
+    bytes += buffer.length;
+    if (bytes > POLL_BODY_BYTES_MAX) {
+      body.destroy();
+      throw new PollError("too_large", `the answer to a poll is larger than ${POLL_BODY_BYTES_MAX} bytes`);
+    }
+    chunks.push(buffer);
+  }
+  return Buffer.concat(chunks, bytes).toString("utf8");
+}
+
+function contentTypeOf(headers: Dispatcher.ResponseData["headers"]): string | null {
+  const value = headers["content-type"];
+  return (Array.isArray(value) ? value[0] : value) ?? null;
+}
+
+function toPollError(error: unknown, request: PollRequest): PollError {
+  if (error instanceof PollError) return error;
+  const fault = request.signal.aborted ? "timeout" : faultOf(error);
+  return new PollError(fault, `GET ${request.origin}${request.path} got no answer: ${fault} (${codeOf(error)})`, error);
+}
+
+const TIMEOUT_CODES: ReadonlySet<string> = new Set(["UND_ERR_CONNECT_TIMEOUT", "ETIMEDOUT"]);
+const UNREACHABLE_CODES: ReadonlySet<string> = new Set(["ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
+
+function faultOf(error: unknown): PollFault {
+  if (error instanceof PollError) return error.fault;
+  const code = codeOf(error);
+  if (code === "ECONNREFUSED") return "refused";
+  if (code === "UND_ERR_RES_EXCEEDED_MAX_SIZE") return "too_large";
+  if (UNREACHABLE_CODES.has(code)) return "unreachable";
+  if (TIMEOUT_CODES.has(code) || (error instanceof Error && error.name === "AbortError")) return "timeout";
+  return "reset";
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" ? code : error instanceof Error ? error.name : "unknown";
+}

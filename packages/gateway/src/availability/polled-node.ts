@@ -1,0 +1,84 @@
+/** What the poller remembers of one node between polls. */
+
+import type { EngineName } from "@zml/protocol";
+import type { NodeReading } from "./adapters/adapter.ts";
+import { CapacityMeter } from "./capacity-meter.ts";
+import type { NodeSpec } from "./node-spec.ts";
+import type { PollFault } from "./poll-fetch.ts";
+
+/** Why a node was taken out. Only `refused` says that nothing listens there any more. */
+export type DownCause = PollFault | "not_ready";
+
+/** State of one node. */
+export interface PolledNode {
+  spec: NodeSpec;
+  /** Known engine; null: not found out yet. */
+  engine: EngineName | null;
+  reading: NodeReading | null;
+  /** Rounds since models and limits were asked; Infinity: ask now. */
+  roundsSinceFull: number;
+  usesFallback: boolean;
+  /** Rounds in a row that gave no answer to the metrics path. */
+  missedScrapes: number;
+  failedInRow: number;
+  goodInRow: number;
+  /** Start of the first poll of the present run of failures, engine clock ms. */
+  failingSinceMs: number;
+  /** Why it is out; null: it is in. */
+  downCause: DownCause | null;
+  /** Models as last told, for telling a change. */
+  modelsTold: string;
+  meter: CapacityMeter;
+  /** The same out of our own attempts, for engines without a token counter. */
+  ownMeter: CapacityMeter;
+  /** Output tokens of our own attempts. */
+  ownTokens: number;
+  releasesSeen: number;
+  releasesSeenAtMs: number;
+  timer: (() => void) | null;
+  abort: AbortController | null;
+  /** A poll runs or waits in a lane. */
+  isBusy: boolean;
+  /** Moves on when settings change what a running poll is about: its result is then dropped. */
+  epoch: number;
+  isRemoved: boolean;
+  /** Resolves when the first poll ended, or the node was removed. */
+  readonly first: PromiseWithResolvers<void>;
+}
+
+/** State of a node that was never asked. */
+export function createPolledNode(spec: NodeSpec): PolledNode {
+  return {
+    spec,
+    engine: spec.engine,
+    reading: null,
+    roundsSinceFull: Number.POSITIVE_INFINITY,
+    usesFallback: false,
+    missedScrapes: 0,
+    failedInRow: 0,
+    goodInRow: 0,
+    failingSinceMs: Number.NaN,
+    downCause: null,
+    modelsTold: "",
+    meter: new CapacityMeter(),
+    ownMeter: new CapacityMeter(),
+    ownTokens: 0,
+    releasesSeen: 0,
+    releasesSeenAtMs: Number.NaN,
+    timer: null,
+    abort: null,
+    isBusy: false,
+    epoch: 0,
+    isRemoved: false,
+    first: Promise.withResolvers<void>(),
+  };
+}
+
+/** Forgets what another process or address said; counts of failures stay. */
+export function forgetEngine(node: PolledNode): void {
+  node.engine = node.spec.engine;
+  node.reading = null;
+  node.roundsSinceFull = Number.POSITIVE_INFINITY;
+  node.usesFallback = false;
+  node.meter = new CapacityMeter();
+}

@@ -1,0 +1,383 @@
+/**
+ * The health aggregator: asks every node on its own timer and publishes what it says. It runs on the control thread,
+ * which is the only writer of the columns it fills.
+ *
+ * A node that is out is asked on, at the same interval. Failures of polls are counted here; failures of requests are
+ * the data plane's (cooldowns), and neither overrules the other.
+ */
+
+import { announceRoom, type FleetTable, publish, unblockPlacement } from "@zml/engine";
+import type { EngineName } from "@zml/protocol";
+import { type Adapter, adapterFor, type NodeReading, type ReportedModel } from "./adapters/index.ts";
+import { isOk } from "./adapters/poll-answers.ts";
+import type { CapacitySample } from "./capacity-meter.ts";
+import { Lane } from "./lanes.ts";
+import type { NodeSpec } from "./node-spec.ts";
+import { createPollClient, type PollClient } from "./poll-fetch.ts";
+import { pollRound, type RoundResult } from "./poll-round.ts";
+import { createPolledNode, type DownCause, forgetEngine, type PolledNode } from "./polled-node.ts";
+import { type AttemptSample, applySamples } from "./samples.ts";
+import { refreshSpeeds } from "./speeds.ts";
+import {
+  forgetLoad,
+  writeCapacity,
+  writeContexts,
+  writeDrain,
+  writeHealthScore,
+  writeLoad,
+  writeReading,
+} from "./write-row.ts";
+
+/**
+ * Start to start of a node's polls, as shares of its interval. A row is stamped when its poll is sent and stays until
+ * the next one is answered: 0.88 × 5,000 + 500 ms of answering is below 5,000. The spread keeps nodes from marching in
+ * step.
+ */
+const PERIOD_MIN = 0.8;
+const PERIOD_MAX = 0.88;
+
+/** Models and limits are asked every sixth round: they change with a restart or an adapter loaded by hand. */
+const ROUNDS_PER_FULL = 6;
+
+/** Rounds without an answer of the metrics path after which its last numbers no longer count. */
+const MISSED_SCRAPES_MAX = 3;
+
+/** A refused poll is asked again this soon: one more is proof that nobody listens, and requests hang on it. */
+const CONFIRM_MS = 250;
+
+/** Polls at once of nodes that answered last time; of nodes that did not. */
+const LIVING_AT_ONCE = 512;
+const SILENT_AT_ONCE = 1024;
+
+/** Medians are refreshed at most this often: they cost a pass over all placements. */
+const SPEEDS_EVERY_MS = 1_000;
+
+/** Time, as the poller sees it. */
+export interface PollerClock {
+  /** Engine clock, ms. */
+  nowMs(): number;
+  /** Runs `callback` after `delayMs`. Returns what cancels it. Default: `setTimeout`. */
+  after?(delayMs: number, callback: () => void): () => void;
+}
+
+/** What a poller works with. Callbacks run on the caller's thread, right after the row was published. */
+export interface PollerOptions {
+  readonly table: FleetTable;
+  readonly clock: PollerClock;
+  /** 0 ≤ x < 1. Default: `Math.random`. */
+  readonly random?: () => number;
+  /** Default: undici with sockets of its own. */
+  readonly client?: PollClient;
+  /** Time of the last success that the data plane saw on a row, engine clock ms; NaN: none. Default: the table's. */
+  readonly lastTrafficAtMs?: (row: number) => number;
+  /** The models that a node reports, at first and when they changed; declared models don't matter here. */
+  readonly onModels?: (row: number, models: readonly ReportedModel[]) => void;
+  /** The engine of a node: as configured, or as found out. */
+  readonly onEngine?: (row: number, engine: EngineName) => void;
+  readonly onReading?: (row: number, reading: NodeReading) => void;
+  /**
+   * A node was taken out. On `refused` (also later, when a silent node begins to refuse) nothing listens there any
+   * more, so that requests before their commit point can be failed.
+   */
+  readonly onDown?: (row: number, cause: DownCause) => void;
+  readonly onUp?: (row: number) => void;
+}
+
+/** See the head of this file. */
+export class Poller {
+  readonly #options: PollerOptions;
+  readonly #table: FleetTable;
+  readonly #client: PollClient;
+  readonly #nodes = new Map<number, PolledNode>();
+  readonly #living = new Lane(LIVING_AT_ONCE);
+  readonly #silent = new Lane(SILENT_AT_ONCE);
+  #cancelSpeeds: (() => void) | null = null;
+  #isStopped = false;
+
+  constructor(options: PollerOptions) {
+    this.#options = options;
+    this.#table = options.table;
+    this.#client = options.client ?? createPollClient();
+  }
+
+  /** Begins to poll a node, at once. The row must be taken and not be polled yet. */
+  addNode(spec: NodeSpec): void {
+    if (this.#isStopped) throw new Error(`node ${spec.id} was added to a poller that has stopped`);
+    if (this.#nodes.has(spec.row)) throw new Error(`row ${spec.row} is polled already: update it, or remove it first`);
+    const node = createPolledNode(spec);
+    node.releasesSeen = Atomics.load(this.#table.releases, spec.row);
+    node.releasesSeenAtMs = this.#options.clock.nowMs();
+    this.#nodes.set(spec.row, node);
+    this.#writeSettings(node);
+    if (node.engine !== null) this.#options.onEngine?.(spec.row, node.engine);
+    this.#schedule(node, 0);
+  }
+
+  /** Takes new settings of a node on the same row; a change of address, engine or key asks it anew at once. */
+  updateNode(spec: NodeSpec): void {
+    const node = this.#nodes.get(spec.row);
+    if (node === undefined) throw new Error(`row ${spec.row} is not polled: add it first`);
+    const before = node.spec;
+    node.spec = spec;
+    const isOtherServer = before.url !== spec.url || before.httpVersion !== spec.httpVersion;
+    const isAskedOtherwise = before.engine !== spec.engine || before.healthPath !== spec.healthPath;
+    if (isOtherServer || isAskedOtherwise || before.apiKey !== spec.apiKey) {
+      node.epoch += 1;
+      node.abort?.abort();
+      forgetEngine(node);
+      if (node.engine !== null) this.#options.onEngine?.(spec.row, node.engine);
+      if (!node.isBusy) this.#schedule(node, 0);
+    }
+    this.#writeSettings(node);
+  }
+
+  /** Ends polling of a row; what it holds stays until the caller frees it. Unknown rows are ignored. */
+  removeNode(row: number): void {
+    const node = this.#nodes.get(row);
+    if (node === undefined) return;
+    this.#nodes.delete(row);
+    this.#end(node);
+  }
+
+  /** Resolves when every node added so far was asked once, or after `deadlineMs`. */
+  async firstRound(deadlineMs: number): Promise<void> {
+    const deadline = Promise.withResolvers<void>();
+    const cancel = this.#after(deadlineMs, deadline.resolve);
+    await Promise.race([Promise.all(Array.from(this.#nodes.values(), (node) => node.first.promise)), deadline.promise]);
+    cancel();
+  }
+
+  /** Takes what workers learned from attempts that ended. */
+  takeSamples(samples: readonly AttemptSample[]): void {
+    applySamples(this.#table, samples);
+    for (const { row, outputTokens } of samples) {
+      const node = this.#nodes.get(row);
+      if (node !== undefined && outputTokens > 0) node.ownTokens += outputTokens;
+    }
+    if (samples.length > 0) this.#refreshSpeedsSoon();
+  }
+
+  /** Ends all polling: timers are cleared, sockets closed. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const node of this.#nodes.values()) this.#end(node);
+    this.#nodes.clear();
+    this.#cancelSpeeds?.();
+    await this.#client.close();
+  }
+
+  #end(node: PolledNode): void {
+    node.isRemoved = true;
+    node.timer?.();
+    node.abort?.abort();
+    node.first.resolve();
+  }
+
+  #after(delayMs: number, callback: () => void): () => void {
+    const { after } = this.#options.clock;
+    if (after !== undefined) return after(delayMs, callback);
+    const timer = setTimeout(callback, delayMs);
+    return () => clearTimeout(timer);
+  }
+
+  #schedule(node: PolledNode, delayMs: number): void {
+    node.timer?.();
+    node.timer = this.#after(delayMs, () => {
+      node.timer = null;
+      node.isBusy = true;
+      const lane = node.failedInRow > 0 || node.downCause !== null ? this.#silent : this.#living;
+      lane.run(() => this.#poll(node));
+    });
+  }
+
+  async #poll(node: PolledNode): Promise<void> {
+    if (node.isRemoved) return;
+    const { clock, random = Math.random } = this.#options;
+    const { spec, epoch } = node;
+    const startMs = clock.nowMs();
+    const abort = new AbortController();
+    node.abort = abort;
+    const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort());
+    // another engine may stand behind the address after a node comes back
+    const isSought = node.engine === null || (node.spec.engine === null && node.downCause !== null);
+    const adapter = isSought ? null : adapterFor(node.engine);
+    const isFull = this.#needsFull(node);
+    const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
+    const result = await pollRound(this.#table, this.#client.fetch, plan, abort.signal);
+    cancelDeadline();
+    node.abort = null;
+    node.isBusy = false;
+    if (node.isRemoved) return;
+    if (node.epoch !== epoch) {
+      this.#schedule(node, 0);
+      return;
+    }
+    const cause = this.#take(node, result, { startMs, isFull: isFull || isSought });
+    node.first.resolve();
+    const isRefusedAnew = cause === "refused" && node.downCause !== "refused";
+    const { pollIntervalMs } = node.spec.health;
+    const periodMs = pollIntervalMs * (PERIOD_MIN + (PERIOD_MAX - PERIOD_MIN) * random());
+    const dueInMs = startMs + (isRefusedAnew ? Math.min(CONFIRM_MS, periodMs) : periodMs) - clock.nowMs();
+    this.#schedule(node, Math.max(1, dueInMs));
+  }
+
+  #needsFull(node: PolledNode): boolean {
+    if (node.roundsSinceFull >= ROUNDS_PER_FULL - 1 || node.downCause !== null) return true;
+    return node.spec.placements.some(({ placement }) => Atomics.load(this.#table.misconfiguredUntil, placement) !== 0);
+  }
+
+  /** Takes the result of a round. Returns why the poll failed, null: it is good. */
+  #take(node: PolledNode, result: RoundResult, round: { startMs: number; isFull: boolean }): DownCause | null {
+    if (result.detected !== null && result.detected !== node.engine) {
+      forgetEngine(node);
+      node.engine = result.detected;
+      this.#options.onEngine?.(node.spec.row, result.detected);
+    }
+    node.usesFallback = result.usesFallback;
+    const adapter = adapterFor(node.engine);
+    const reading = adapter.read(result.responses, node.reading);
+    if (reading.isReady) {
+      this.#takeGood(node, adapter, reading, result, round);
+      return null;
+    }
+    const cause = result.healthFault ?? "not_ready";
+    this.#takeFailed(node, cause, round.startMs);
+    return cause;
+  }
+
+  #takeGood(
+    node: PolledNode,
+    adapter: Adapter,
+    reading: NodeReading,
+    result: RoundResult,
+    round: { startMs: number; isFull: boolean },
+  ): void {
+    const table = this.#table;
+    const { spec } = node;
+    const { row } = spec;
+    const nowMs = this.#options.clock.nowMs();
+    const hasRestarted = reading.generationTokensTotal < (node.reading?.generationTokensTotal ?? Number.NaN);
+    const hasLoad = result.responses.metrics !== null || adapter.probes.metrics === null;
+    node.missedScrapes = hasLoad ? 0 : node.missedScrapes + 1;
+    node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull: round.isFull, hasRestarted });
+    node.reading = reading;
+    node.failedInRow = 0;
+    node.goodInRow += 1;
+    const isBack = node.downCause !== null && node.goodInRow >= spec.health.healthyAfter;
+    const capacity = hasLoad ? this.#measure(node, adapter, reading, nowMs) : null;
+    publish(table, () => {
+      writeReading(table, spec, reading);
+      if (hasLoad) writeLoad(table, row, reading, result);
+      else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
+      if (capacity !== null) writeCapacity(table, spec, capacity);
+      this.#writeDrain(node, nowMs);
+      writeHealthScore(table, row);
+      table.polledAtMs[row] = round.startMs;
+      table.goodPolls[row] = (table.goodPolls[row] as number) + 1;
+      if (isBack) table.isUnhealthy[row] = 0;
+    });
+    if (capacity !== null) this.#refreshSpeedsSoon();
+    if (isOk(result.responses.models) && adapter.provesModels) this.#unblockServed(node, reading);
+    if (isBack) node.downCause = null;
+    announceRoom(table);
+    this.#options.onReading?.(row, reading);
+    this.#tellModels(node, reading);
+    if (isBack) this.#options.onUp?.(row);
+  }
+
+  /** Capacity out of the engine's counter, else out of what our own attempts brought. */
+  #measure(node: PolledNode, adapter: Adapter, reading: NodeReading, atMs: number): CapacitySample | null {
+    const { running, waiting, concurrencyLimit, generationTokensTotal } = reading;
+    const own = { atMs, tokensTotal: node.ownTokens, waiting, concurrencyLimit };
+    const ownRunning = Atomics.load(this.#table.total.inFlight, node.spec.row);
+    const ofOwn = node.ownMeter.take({ ...own, running: ownRunning }, "completion");
+    const ofEngine = node.meter.take(
+      { atMs, tokensTotal: generationTokensTotal, running, waiting, concurrencyLimit },
+      adapter.countsTokensAt,
+    );
+    return Number.isNaN(generationTokensTotal) ? ofOwn : ofEngine;
+  }
+
+  /** A refusal by 404 is over when the node lists the model. */
+  #unblockServed(node: PolledNode, reading: NodeReading): void {
+    const served = new Set(reading.models?.map((model) => model.id));
+    for (const { placement, upstreamId } of node.spec.placements) {
+      const isBlocked = Atomics.load(this.#table.misconfiguredUntil, placement) !== 0;
+      if (isBlocked && served.has(upstreamId)) unblockPlacement(this.#table, placement);
+    }
+  }
+
+  #tellModels(node: PolledNode, reading: NodeReading): void {
+    if (reading.models === null) return;
+    const told = JSON.stringify(reading.models);
+    if (told === node.modelsTold) return;
+    node.modelsTold = told;
+    this.#options.onModels?.(node.spec.row, reading.models);
+  }
+
+  #takeFailed(node: PolledNode, cause: DownCause, startMs: number): void {
+    const table = this.#table;
+    const { row, health } = node.spec;
+    node.goodInRow = 0;
+    if (node.failedInRow === 0) node.failingSinceMs = startMs;
+    // A late or bad poll of a node whose answers come through is that of a busy node. A refused one is not excused:
+    // what still comes through then was accepted before.
+    if (cause !== "refused" && this.#lastTrafficAtMs(row) >= node.failingSinceMs) {
+      node.failedInRow = 0;
+      return;
+    }
+    node.failedInRow += 1;
+    publish(table, () => this.#writeDrain(node, this.#options.clock.nowMs()));
+    const isOut = node.downCause !== null;
+    const isNewlyRefused = isOut && cause === "refused" && node.downCause !== "refused";
+    if (isOut ? !isNewlyRefused : node.failedInRow < health.unhealthyAfter) return;
+    if (!isOut) publish(table, () => table.isUnhealthy.set([1], row));
+    node.downCause = cause;
+    node.roundsSinceFull = Number.POSITIVE_INFINITY;
+    this.#options.onDown?.(row, cause);
+  }
+
+  #lastTrafficAtMs(row: number): number {
+    return this.#options.lastTrafficAtMs?.(row) ?? (this.#table.lastSuccessAtMs[row] as number);
+  }
+
+  #writeDrain(node: PolledNode, nowMs: number): void {
+    const released = Atomics.load(this.#table.releases, node.spec.row);
+    // Int32 difference, so that a count that wrapped around is still right
+    const count = (released - node.releasesSeen) | 0;
+    writeDrain(this.#table, node.spec.row, { count, intervalMs: nowMs - node.releasesSeenAtMs });
+    node.releasesSeen = released;
+    node.releasesSeenAtMs = nowMs;
+  }
+
+  /** Settings that need no answer of the node. */
+  #writeSettings(node: PolledNode): void {
+    const { spec, reading } = node;
+    publish(this.#table, () => {
+      if (spec.maxInFlight !== null) this.#table.maxInFlight[spec.row] = spec.maxInFlight;
+      if (reading !== null) writeReading(this.#table, spec, reading);
+      else writeContexts(this.#table, spec, reading);
+    });
+    this.#refreshSpeedsSoon();
+  }
+
+  #refreshSpeedsSoon(): void {
+    if (this.#isStopped) return;
+    this.#cancelSpeeds ??= this.#after(SPEEDS_EVERY_MS, () => {
+      this.#cancelSpeeds = null;
+      const placed = Array.from(this.#nodes.values(), ({ spec }) =>
+        spec.placements.map(({ model, placement }) => ({ row: spec.row, model, placement })),
+      );
+      refreshSpeeds(this.#table, placed.flat());
+    });
+  }
+}
+
+function nextRoundsSinceFull(
+  node: PolledNode,
+  reading: NodeReading,
+  round: { isFull: boolean; hasRestarted: boolean },
+): number {
+  if (round.hasRestarted || reading.models === null) return Number.POSITIVE_INFINITY;
+  return round.isFull ? 0 : node.roundsSinceFull + 1;
+}

@@ -1,0 +1,86 @@
+/** What the data plane learned from attempts that ended, folded into the fleet table. */
+
+import { type FleetTable, foldMean, type Outcome, publish } from "@zml/engine";
+
+/** Weight of the newest attempt: the last ten or so decide, so that a change shows within seconds under load. */
+const SPEED_WEIGHT = 0.1;
+/** Outputs vary more than speeds do: the last fifty decide. */
+const OUTPUT_WEIGHT = 0.02;
+/** The last twenty attempts decide. */
+const ERROR_WEIGHT = 0.05;
+/** Shorter streams say more about the first token than about the speed. */
+const STREAM_TOKENS_MIN = 4;
+
+/** One attempt that ended. Numbers are NaN when unknown. */
+export interface AttemptSample {
+  readonly row: number;
+  /** Placement row, -1: none. */
+  readonly placement: number;
+  /** Index of the model, -1: none. */
+  readonly model: number;
+  readonly outputTokens: number;
+  readonly promptTokens: number;
+  /** From sending to the end. */
+  readonly durationMs: number;
+  /** From sending to the first token; NaN for an answer that did not stream. */
+  readonly firstTokenMs: number;
+  /** Time of the end, engine clock. */
+  readonly atMs: number;
+  readonly outcome: Outcome;
+}
+
+/**
+ * Folds samples into stream speed, mean output, error rates and the time of the last success, and publishes them
+ * together. Control thread only.
+ */
+export function applySamples(table: FleetTable, samples: readonly AttemptSample[]): void {
+  if (samples.length === 0) return;
+  publish(table, () => {
+    for (const sample of samples) applySample(table, sample);
+  });
+}
+
+function applySample(table: FleetTable, sample: AttemptSample): void {
+  const { row, placement, model } = sample;
+  const error = errorShareOf(sample.outcome);
+  table.errorRate[row] = foldMean(table.errorRate[row] as number, error, ERROR_WEIGHT);
+  if (placement >= 0) {
+    table.placementErrorRate[placement] = foldMean(table.placementErrorRate[placement] as number, error, ERROR_WEIGHT);
+  }
+  if (sample.outcome !== "success") return;
+  // samples of several workers come in any order
+  const last = table.lastSuccessAtMs[row] as number;
+  if (!(last >= sample.atMs)) table.lastSuccessAtMs[row] = sample.atMs;
+  if (model >= 0 && sample.outputTokens > 0) {
+    table.meanOutputTokens[model] = foldMean(
+      table.meanOutputTokens[model] as number,
+      sample.outputTokens,
+      OUTPUT_WEIGHT,
+    );
+  }
+  const rate = streamRateOf(sample);
+  if (placement < 0 || Number.isNaN(rate)) return;
+  const measured = foldMean(table.measuredStreamTokensPerSecond[placement] as number, rate, SPEED_WEIGHT);
+  table.measuredStreamTokensPerSecond[placement] = measured;
+  table.streamTokensPerSecond[placement] = measured;
+}
+
+/** Speed of one stream after its first token, tokens/s; NaN: this attempt tells none. */
+export function streamRateOf(sample: AttemptSample): number {
+  const decodeMs = sample.durationMs - sample.firstTokenMs;
+  if (!(sample.outputTokens >= STREAM_TOKENS_MIN) || !(decodeMs > 0)) return Number.NaN;
+  return ((sample.outputTokens - 1) / decodeMs) * 1000;
+}
+
+/** 1: the node's fault, 0: it did well, NaN: says nothing about the node. */
+function errorShareOf(outcome: Outcome): number {
+  switch (outcome) {
+    case "success":
+      return 0;
+    case "failure":
+    case "interrupted":
+      return 1;
+    default:
+      return Number.NaN;
+  }
+}

@@ -15,6 +15,8 @@ import {
 } from "@zml/engine";
 import { ParkedWaiters } from "./admission/parked-waiters.ts";
 import { SharedByteBudget } from "./admission/shared-byte-budget.ts";
+import { adapterFor } from "./availability/adapters/index.ts";
+import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
 import { Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
@@ -99,13 +101,18 @@ export class DataPlane {
 
   /** A node that is new or changed. Its running attempts stay on the pool that they are on. */
   setNode(node: WorkerNode): void {
+    const upstreamNode = {
+      node,
+      habits: adapterFor(node.engine),
+      pathOf: (path: string) => pathOf(node.url, path),
+    };
     const old = this.#upstreams.get(node.row);
     if (old !== undefined && isSameDestination(old.node, node)) {
-      old.update(node);
+      old.update(upstreamNode);
       return;
     }
     old?.close();
-    this.#upstreams.set(node.row, new Upstream(node, this.settings.limits.headerBytes));
+    this.#upstreams.set(node.row, new Upstream(upstreamNode, this.settings.limits.headerBytes));
   }
 
   removeNode(row: number): void {

@@ -15,7 +15,8 @@ import {
   SHOULD_RETRY_HEADER,
   TRACEPARENT_HEADER,
 } from "@zml/protocol/wire";
-import type { AnswerHead, AnswerSink } from "./dispatch/attempt-run.ts";
+import type { AnswerHead } from "./attempt-result.ts";
+import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
 
 /** Why a request ends before its answer does. */

@@ -22,9 +22,10 @@ import {
 import { ERRORS } from "@zml/protocol";
 import type { Routing } from "@zml/protocol/wire";
 import { type AdmittedRequest, admitRequest } from "./admission/admit-request.ts";
+import type { AttemptResult } from "./attempt-result.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { encodeDecisionId } from "./decision-id.ts";
-import { type AttemptResult, AttemptRun } from "./dispatch/attempt-run.ts";
+import { AttemptRun } from "./dispatch/attempt-run.ts";
 import { composeCall } from "./dispatch/node-call.ts";
 import type { Upstream } from "./dispatch/upstream.ts";
 import type { Exchange } from "./exchange.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { BodyScan, BodyScanOptions } from "./body-scanner.ts";
 import { BodyScanner } from "./body-scanner.ts";
-import { isModelName } from "./routing-fields.ts";
+import { isModelName } from "../request-body/routing-fields.ts";
 
 function scanIn(pieces: readonly Buffer[], options?: BodyScanOptions): BodyScan {
   const scanner = new BodyScanner(options);

@@ -1,5 +1,4 @@
-import { NestedJson } from "./nested-json.ts";
-import type { FieldSpan, JsonKind, RoutingField } from "./routing-fields.ts";
+import type { FieldSpan, JsonKind, RoutingField } from "../request-body/routing-fields.ts";
 import {
   fieldOfEscapedKey,
   fieldOfKey,
@@ -8,7 +7,8 @@ import {
   RAW_VALUE_BYTES,
   ROUTING_FIELDS,
   unescapeJson,
-} from "./routing-fields.ts";
+} from "../request-body/routing-fields.ts";
+import { NestedJson } from "./nested-json.ts";
 import { forgetWords, skipStringBody, skipStringWithEscapes } from "./string-skip.ts";
 import { UTF8_OK, Utf8Check } from "./utf8-check.ts";
 
@@ -225,8 +225,7 @@ export class BodyScanner {
       const byte = bytes[at] as number;
       switch (state) {
         case STRING:
-          at =
-            this.#tokenStart >= 0 ? skipStringBody(bytes, at, end) : skipStringWithEscapes(bytes, at, end);
+          at = this.#tokenStart >= 0 ? skipStringBody(bytes, at, end) : skipStringWithEscapes(bytes, at, end);
           if (at === end) break;
           if (bytes[at] === 0x22) {
             state = this.#stringIsKey ? this.#endKey(bytes, at) : this.#endString(bytes, at);

@@ -19,9 +19,7 @@ import {
   setHead,
   setHeadTried,
 } from "@zml/engine";
-
-/** Why a wait ended without room. */
-export type WaitRefusal = "queue_full" | "queue_timeout" | "stopped";
+import type { WaitRefusal } from "../wait-refusal.ts";
 
 /** One request that waits. */
 export interface WaitRequest {

@@ -10,6 +10,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { AttemptEnd, TransportFault } from "@zml/engine";
 import type { Dispatcher } from "undici";
+import type { AnswerHead, AttemptResult } from "../attempt-result.ts";
 import type { Clock } from "../clock.ts";
 import { isErrorEvent } from "./sse-events.ts";
 import { inspectJsonAnswer, StreamInspector } from "./stream-inspector.ts";
@@ -43,12 +44,6 @@ export interface AttemptLimits {
   holdMs: number;
 }
 
-/** Status and headers of a node's answer. */
-export interface AnswerHead {
-  status: number;
-  headers: IncomingHttpHeaders;
-}
-
 /** Where a committed answer goes. */
 export interface AnswerSink {
   /** The commit point: the head and what was held. Called at most once, and only before `write`. */
@@ -57,24 +52,6 @@ export interface AnswerSink {
   write(chunk: Buffer): boolean;
   /** Calls back once when more can be written. */
   onDrain(callback: () => void): void;
-}
-
-/** How an attempt ended, with what was seen of it. */
-export interface AttemptResult {
-  end: AttemptEnd;
-  /** The answer, where one came and was not committed: complete, or the part that was held. */
-  answer: { head: AnswerHead; body: Buffer } | null;
-  /** True when the caller has (part of) this answer. */
-  isCommitted: boolean;
-  /** Of a broken stream: whether what was relayed ends between two events, so that an error event can follow. */
-  canTakeErrorEvent: boolean;
-  /** From dispatch, ms; NaN: did not happen. */
-  firstByteMs: number;
-  firstTokenMs: number;
-  durationMs: number;
-  /** As reported, tokens. NaN: not. */
-  promptTokens: number;
-  outputTokens: number;
 }
 
 type Phase = "connecting" | "awaiting_head" | "holding" | "relaying" | "ended";
@@ -227,11 +204,11 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     if (this.#inspector !== null) {
       const isError = firstEvent !== null && isErrorEvent(firstEvent.data, firstEvent.event);
       if (this.#inspector.sawAbort) return "failure";
-      if (isError) return this.#upstream.adapter.classify(answer) ?? "failure";
+      if (isError) return this.#upstream.habits.classify(answer) ?? "failure";
       // a stream that ends without one event said nothing at all
       return isComplete && (firstEvent === null || !isEndedWell(this.#inspector)) ? "failure" : "success";
     }
-    if (head.status >= 400) return this.#upstream.adapter.classify(answer);
+    if (head.status >= 400) return this.#upstream.habits.classify(answer);
     if (!isComplete || isEncoded(head.headers)) return null;
     if (body.length === 0) return "failure";
     const inspected = inspectJsonAnswer(body, INSPECTED_ANSWER_BYTES_MAX);

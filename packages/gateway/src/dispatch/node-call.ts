@@ -3,9 +3,9 @@
 import { Readable } from "node:stream";
 import { encodeRoutingHeader, REQUEST_ID_HEADER, ROUTING_HEADER, TRACEPARENT_HEADER } from "@zml/protocol/wire";
 import type { Dispatcher } from "undici";
-import type { BodyKept } from "../admission/read-body.ts";
-import { type BodyEdit, spliceBody } from "../admission/splice.ts";
 import type { Exchange } from "../exchange.ts";
+import type { RequestBody } from "../request-body/request-body.ts";
+import { type BodyEdit, spliceBody } from "../request-body/splice.ts";
 import type { AttemptCall } from "./attempt-run.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -18,7 +18,7 @@ const CALLER_HEADERS = ["accept", "tracestate", "anthropic-version", "anthropic-
 /** Composes the call of one attempt. The body is the caller's, byte for byte, but for what this node needs changed. */
 export function composeCall(
   exchange: Exchange,
-  body: BodyKept,
+  body: RequestBody,
   upstream: Upstream,
   options: { model: number; isFreshConnection: boolean },
 ): AttemptCall {
@@ -59,14 +59,14 @@ function bodyOf(chunks: readonly Buffer[], bytes: number): Dispatcher.DispatchOp
   return Readable.from(chunks, { objectMode: false });
 }
 
-function editsFor(body: BodyKept, upstream: Upstream, model: number): BodyEdit[] {
+function editsFor(body: RequestBody, upstream: Upstream, model: number): BodyEdit[] {
   const upstreamName = upstream.node.upstreamModels[model];
-  if (upstreamName === undefined && !upstream.adapter.refusesUnknownFields) return NO_EDITS;
+  if (upstreamName === undefined && !upstream.habits.refusesUnknownFields) return NO_EDITS;
   const edits: BodyEdit[] = [];
   for (const span of body.scan.spans) {
     if (span.field === "model" && upstreamName !== undefined) {
       edits.push({ kind: "replace_value", span, json: JSON.stringify(upstreamName) });
-    } else if (upstream.adapter.refusesUnknownFields && (span.field === "policy" || span.field === "accelerator")) {
+    } else if (upstream.habits.refusesUnknownFields && (span.field === "policy" || span.field === "accelerator")) {
       edits.push({ kind: "cut_member", span });
     }
   }

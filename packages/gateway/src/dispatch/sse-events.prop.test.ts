@@ -75,7 +75,11 @@ test("any bytes give the events of the standard, however they are cut", () => {
 
 test("an event over the bound is left out and the next one is read, however the bytes are cut", () => {
   const small = fc.constantFrom("data: a\n\n", ": c\n\n", "event: e\rdata: b\r\r");
-  const large = fc.constantFrom("data: 0123456789012345\n\n", "data: 0123\ndata: 4567\ndata: 89\n\n", ": 0123456789012345678\n\n");
+  const large = fc.constantFrom(
+    "data: 0123456789012345\n\n",
+    "data: 0123\ndata: 4567\ndata: 89\n\n",
+    ": 0123456789012345678\n\n",
+  );
   fc.assert(
     fc.property(fc.array(fc.oneof(small, large)), cuts, (parts, at) => {
       const bytes = Buffer.from(parts.join(""));
@@ -147,7 +151,10 @@ const words = fc.oneof(
 );
 const tokens = fc.nat(100000);
 const openai = fc.oneof(
-  { weight: 5, arbitrary: words.map((content) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] })) },
+  {
+    weight: 5,
+    arbitrary: words.map((content) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] })),
+  },
   words.map((text) => ({ choices: [{ text, finish_reason: null }], usage: null, error: null })),
   words.map((text) => ({ choices: [{ delta: { content: null, reasoning_content: text } }], usage: null })),
   fc.constant({ choices: [{ delta: { role: "assistant", content: "" }, finish_reason: null }] }),
@@ -193,7 +200,14 @@ const named = fc.oneof(
 );
 const eventLines = fc.oneof(
   { weight: 6, arbitrary: openai.map((value) => [`data: ${JSON.stringify(value)}`]) },
-  { weight: 2, arbitrary: openai.map((value) => JSON.stringify(value, null, 1).split("\n").map((line) => `data:${line}`)) },
+  {
+    weight: 2,
+    arbitrary: openai.map((value) =>
+      JSON.stringify(value, null, 1)
+        .split("\n")
+        .map((line) => `data:${line}`),
+    ),
+  },
   { weight: 4, arbitrary: named.map((value) => [`event: ${value.type}`, `data: ${JSON.stringify(value)}`]) },
   { weight: 2, arbitrary: named.map((value) => [`data: ${JSON.stringify(value)}`]) },
   fc.constantFrom(["data: [DONE]"], ["data:[DONE]"], [": keep-alive"], ["data:"], ["data: not json"]),

@@ -224,5 +224,7 @@ export function parseObject(text: string): Readonly<Record<string, unknown>> | n
 
 /** The value as an object to read from; null for anything else. */
 export function asObject(value: unknown): Readonly<Record<string, unknown>> | null {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : null;
 }

@@ -71,7 +71,9 @@ test("an answer that the node aborted is seen, also between other choices' ends"
 });
 
 test("an event that was cut off is not an event, and an end marker without its blank line is an end", () => {
-  const broken = inspect('data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n');
+  const broken = inspect(
+    'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n',
+  );
   assert.equal(broken.dataEvents, 1);
   assert.equal(broken.finishReason, null);
   assert.equal(broken.sawDone, false);
@@ -97,7 +99,10 @@ test("the first event is complete before it is told", () => {
 });
 
 test("an event over the bound is left out, and what follows is read", () => {
-  const seen = inspect(`data: ${"x".repeat(200)}\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`, 100);
+  const seen = inspect(
+    `data: ${"x".repeat(200)}\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`,
+    100,
+  );
   assert.equal(seen.gaveUp, true);
   assert.equal(seen.finishReason, "stop");
   assert.equal(seen.sawDone, true);

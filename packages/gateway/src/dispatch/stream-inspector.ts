@@ -287,4 +287,3 @@ function skipColon(text: string, from: number): number {
 function typeOf(data: string): string | null {
   return /^\{"type"\s*:\s*"([^"\\]{1,64})"/.exec(data)?.[1] ?? null;
 }
-

@@ -4,11 +4,30 @@
  */
 
 import type { Socket } from "node:net";
+import type { AdapterVerdict } from "@zml/engine";
 import { buildConnector, Client, type Dispatcher, Pool } from "undici";
-import type { Adapter } from "../availability/adapters/adapter.ts";
-import { adapterFor } from "../availability/adapters/index.ts";
-import { pathOf } from "../availability/url.ts";
 import type { WorkerNode } from "../thread-messages.ts";
+
+/** How a node's engine speaks, as far as dispatch asks: the serving engine's adapter. */
+export interface EngineHabits {
+  /** Members that the engine does not know make it refuse a body. */
+  readonly refusesUnknownFields: boolean;
+  /** What an answer says about the node; null: its status says it all. */
+  classify(answer: {
+    status: number;
+    contentType: string | null;
+    body: Buffer;
+    firstEvent: { data: string; event: string | null } | null;
+  }): AdapterVerdict | null;
+}
+
+/** A node, with what is known of its engine. */
+export interface UpstreamNode {
+  node: WorkerNode;
+  habits: EngineHabits;
+  /** Path on the node of one of our constant paths: a prefix of the node's URL is kept. */
+  pathOf(path: string): string;
+}
 
 /** Something that runs on a node and can be failed from outside. */
 export interface RunningAttempt {
@@ -36,17 +55,19 @@ export function brokenConnectionOf(error: Error): BrokenConnection | null {
 
 export class Upstream {
   node: WorkerNode;
-  adapter: Adapter;
+  habits: EngineHabits;
   readonly running = new Set<RunningAttempt>();
   readonly #pool: Pool;
   readonly #options: Pool.Options;
   readonly #origin: string;
+  readonly #join: (path: string) => string;
   readonly #paths = new Map<string, string>();
 
   /** @param headerBytes the largest response head that is read (`limits.header_bytes`). */
-  constructor(node: WorkerNode, headerBytes: number) {
+  constructor({ node, habits, pathOf }: UpstreamNode, headerBytes: number) {
     this.node = node;
-    this.adapter = adapterFor(node.engine);
+    this.habits = habits;
+    this.#join = pathOf;
     this.#origin = new URL(node.url).origin;
     this.#options = {
       connections: node.maxConnections,
@@ -65,16 +86,16 @@ export class Upstream {
   }
 
   /** Facts that are looked at per attempt changed (key, engine, limits); the pool stays. */
-  update(node: WorkerNode): void {
+  update({ node, habits }: UpstreamNode): void {
     this.node = node;
-    this.adapter = adapterFor(node.engine);
+    this.habits = habits;
   }
 
   /** Path on the node of one of our constant paths: a prefix of the node's URL is kept. */
   pathOf(path: string): string {
     let joined = this.#paths.get(path);
     if (joined === undefined) {
-      joined = pathOf(this.node.url, path);
+      joined = this.#join(path);
       this.#paths.set(path, joined);
     }
     return joined;

@@ -2,10 +2,10 @@
 
 import { type Decision, EXCLUSIONS, type NoNodeReason, REASONS, type RouteRequest } from "@zml/engine";
 import { ERRORS, type SaturatedFamily } from "@zml/protocol";
-import type { WaitRefusal } from "../admission/parked-waiters.ts";
+import type { AttemptResult } from "../attempt-result.ts";
 import type { DataPlane } from "../data-plane.ts";
-import type { AttemptResult } from "../dispatch/attempt-run.ts";
 import type { Exchange, Interruption } from "../exchange.ts";
+import type { WaitRefusal } from "../wait-refusal.ts";
 
 /** Nothing more is tried: the node's last answer as it is, or what went wrong on the way to it. */
 export function giveUp(

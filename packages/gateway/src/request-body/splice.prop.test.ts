@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import fc from "fast-check";
-import { BodyScanner } from "./body-scanner.ts";
+import { BodyScanner } from "../admission/body-scanner.ts";
 import { ROUTING_FIELDS } from "./routing-fields.ts";
 import type { BodyEdit } from "./splice.ts";
 import { spliceBody } from "./splice.ts";
@@ -76,7 +76,10 @@ test("cutting members and replacing the model leaves the rest as it was", () => 
         assert.deepEqual(Object.keys(JSON.parse(result)), Object.keys(expected));
         if (!isReplaced && edits.length === 0) assert.equal(result, text);
         if (isReplaced && edits.length === 1) {
-          assert.equal(result, text.replace('"org/name"', () => JSON.stringify(name)));
+          assert.equal(
+            result,
+            text.replace('"org/name"', () => JSON.stringify(name)),
+          );
         }
         if (!isReplaced) {
           const kept = membersOf(text).filter(([key, value]) => !isGone(key) || value === '"x"' || value === '"y"');
@@ -99,5 +102,13 @@ test("a splice shares the memory of the body", () => {
   const pieces = spliceBody([body], [{ kind: "replace_value", span, json: '"b"' }]);
   assert.equal(Buffer.concat(pieces).toString(), '{"model":"b","messages":[]}');
   assert.equal(pieces.filter((piece) => piece.buffer === body.buffer).length >= 2, true);
-  assert.throws(() => spliceBody([body], [{ kind: "cut_member", span }, { kind: "cut_member", span }]));
+  assert.throws(() =>
+    spliceBody(
+      [body],
+      [
+        { kind: "cut_member", span },
+        { kind: "cut_member", span },
+      ],
+    ),
+  );
 });

@@ -1,0 +1,28 @@
+/** What dispatch reports of an attempt, for the record and for the caller's answer. */
+
+import type { IncomingHttpHeaders } from "node:http";
+import type { AttemptEnd } from "@zml/engine";
+
+/** Status and headers of a node's answer. */
+export interface AnswerHead {
+  status: number;
+  headers: IncomingHttpHeaders;
+}
+
+/** How an attempt ended, with what was seen of it. */
+export interface AttemptResult {
+  end: AttemptEnd;
+  /** The answer, where one came and was not committed: complete, or the part that was held. */
+  answer: { head: AnswerHead; body: Buffer } | null;
+  /** True when the caller has (part of) this answer. */
+  isCommitted: boolean;
+  /** Of a broken stream: whether what was relayed ends between two events, so that an error event can follow. */
+  canTakeErrorEvent: boolean;
+  /** From dispatch, ms; NaN: did not happen. */
+  firstByteMs: number;
+  firstTokenMs: number;
+  durationMs: number;
+  /** As reported, tokens. NaN: not. */
+  promptTokens: number;
+  outputTokens: number;
+}

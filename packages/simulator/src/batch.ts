@@ -134,7 +134,7 @@ export class Batch {
     this.#isAdvancing = true;
     try {
       this.#reportStarts(onEvent);
-      while (this.#stepEndMs <= nowMs) {
+      while (this.#stepEndMs <= nowMs && this.#stepEndMs < Number.POSITIVE_INFINITY) {
         this.#endStep(onEvent);
         this.#reportStarts(onEvent);
       }

@@ -114,8 +114,12 @@ export class Exchange {
 
   /** Writes a size line that is no size where a chunk should begin, and closes. */
   breakChunk(): void {
-    this.response.socket?.write("zz;not a size\r\nbroken\r\n");
-    this.cut("fin");
+    const socket = this.response.socket;
+    this.#isCut = true;
+    setImmediate(() => {
+      socket?.write("zz;not a size\r\nbroken\r\n");
+      socket?.destroySoon();
+    });
   }
 
   openStream(headers: HeaderMap, fault: StreamFault | undefined): EventStream {
@@ -130,9 +134,11 @@ export class Exchange {
     this.#isCut = true;
     const socket = this.response.socket;
     if (socket === null) return;
-    // A reset drops what has not reached the kernel: let the events before it go first.
-    if (how === "rst") setImmediate(() => socket.resetAndDestroy());
-    else socket.destroySoon();
+    // Node holds writes back until the end of the tick: let the events before the cut go first.
+    setImmediate(() => {
+      if (how === "rst") socket.resetAndDestroy();
+      else socket.destroySoon();
+    });
   }
 }
 

@@ -42,6 +42,7 @@ export class FakeNode {
   readonly #keepBodyBytes: number;
   readonly #habits: HttpHabits;
   readonly #sockets = new Map<Socket, number>();
+  readonly #requestsOf = new WeakMap<Socket, number>();
   #port: number;
   #server: Server | undefined;
   #life: Life | undefined;
@@ -262,6 +263,10 @@ export class FakeNode {
       hasConnectionHint,
       jsonType,
     });
+    const onConnection = (this.#requestsOf.get(request.socket) ?? 0) + 1;
+    this.#requestsOf.set(request.socket, onConnection);
+    // Node only says `Connection: close` on the last request that it allows; the engine's server closes as well.
+    if (onConnection === this.#habits.maxRequestsPerConnection) response.shouldKeepAlive = false;
     const life = this.#life;
     life?.exchanges.add(exchange);
     exchange.onOver(() => life?.exchanges.delete(exchange));

@@ -2,6 +2,8 @@ import type { NodeContext } from "./engine-behaviour.ts";
 import type { FinishReason, GenerationRun } from "./generation.ts";
 import type { Labels } from "./prometheus-text.ts";
 import { Histogram, PrometheusText, pythonNumber } from "./prometheus-text.ts";
+import type { HttpRow } from "./vllm-process-metrics.ts";
+import { cacheConfigLabels, httpRows, processRows } from "./vllm-process-metrics.ts";
 
 const SIZES = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000];
 const STEP_SIZES = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
@@ -12,14 +14,6 @@ const ITL = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2
 const LATENCY = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680];
 const HTTP_FINE = [0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60];
 const HTTP_COARSE = [0.1, 0.5, 1];
-
-type HttpRow = {
-  statuses: Map<string, number>;
-  method: string;
-  requestBytes: number;
-  responses: number;
-  duration: Histogram;
-};
 
 /** Counters and histograms of a fake vLLM from a start to the next. Latencies are real seconds. */
 export class VllmMetrics {
@@ -298,70 +292,10 @@ export class VllmMetrics {
       "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
       this.#prefillComputed,
     );
-    rows("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", [[this.#cacheConfig(), 1]]);
-    this.#httpRows(text);
+    rows("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", [
+      [cacheConfigLabels(settings.kvCapacityTokens), 1],
+    ]);
+    httpRows(text, this.#http, this.#httpFine, startedUnixS);
     return text.text();
   }
-
-  #cacheConfig(): Labels {
-    const { kvCapacityTokens } = this.#context.settings;
-    const blocks = Math.floor(kvCapacityTokens / 16);
-    return {
-      block_size: "16",
-      cache_dtype: "auto",
-      enable_prefix_caching: "True",
-      engine: "0",
-      gpu_memory_utilization: "0.92",
-      is_attention_free: "False",
-      kv_cache_size_tokens: String(blocks * 16),
-      num_cpu_blocks: "None",
-      num_gpu_blocks: String(blocks),
-      num_gpu_blocks_override: "None",
-      prefix_caching_hash_algo: "sha256",
-      sliding_window: "None",
-    };
-  }
-
-  #httpRows(text: PrometheusText): void {
-    const created = this.#context.startedUnixS;
-    const handlers = [...this.#http];
-    const requests = "Total number of requests by method, status and handler.";
-    const perStatus = handlers.flatMap(([handler, row]) =>
-      [...row.statuses].map(([status, count]) => [{ handler, method: row.method, status }, count] as const),
-    );
-    text.family("http_requests_total", "counter", requests);
-    for (const [labels, count] of perStatus) text.sample("http_requests_total", labels, count);
-    text.family("http_requests_created", "gauge", requests);
-    for (const [labels] of perStatus) text.sample("http_requests_created", labels, created);
-    const size =
-      "Content length of incoming requests by handler. Only value of header is respected. Otherwise ignored. No percentile calculated. ";
-    text.family("http_request_size_bytes", "summary", size);
-    for (const [handler, row] of handlers) {
-      text.sample("http_request_size_bytes_count", { handler }, row.responses);
-      text.sample("http_request_size_bytes_sum", { handler }, row.requestBytes);
-    }
-    const fine =
-      "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. ";
-    text.family("http_request_duration_highr_seconds", "histogram", fine);
-    text.histogram("http_request_duration_highr_seconds", {}, this.#httpFine);
-    const coarse =
-      "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. ";
-    text.family("http_request_duration_seconds", "histogram", coarse);
-    for (const [handler, row] of handlers) {
-      text.histogram("http_request_duration_seconds", { handler, method: row.method }, row.duration);
-    }
-  }
-}
-
-function processRows(text: PrometheusText, startedUnixS: number): void {
-  text.family("python_info", "gauge", "Python platform information");
-  text.sample(
-    "python_info",
-    { implementation: "CPython", major: "3", minor: "11", patchlevel: "7", version: "3.11.7" },
-    1,
-  );
-  text.family("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.");
-  text.sample("process_start_time_seconds", {}, startedUnixS);
-  text.family("process_open_fds", "gauge", "Number of open file descriptors.");
-  text.sample("process_open_fds", {}, 59);
 }

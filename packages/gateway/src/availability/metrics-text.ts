@@ -81,7 +81,7 @@ function readLabels(text: string, start: number, end: number, labels: Map<string
     if (text[at] !== "=" || at >= end) return -1;
     const key = text.slice(keyStart, at).trim();
     at = skipBlanks(text, at + 1, end);
-    if (key === "" || at >= end || text[at] !== '"') return -1;
+    if (key === "" || key.includes('"') || at >= end || text[at] !== '"') return -1;
     const closing = closingQuote(text, at + 1, end);
     if (closing === -1) return -1;
     labels.set(key, unescapeValue(text.slice(at + 1, closing)));

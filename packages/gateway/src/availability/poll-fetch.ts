@@ -1,16 +1,10 @@
-/** One GET of a poll, over undici: bounded in time and bytes, on a socket that the node is not about to close. */
+/** One GET of a poll, over undici: bounded in time and bytes, on a socket of its own. */
 
-import { Agent, type Dispatcher } from "undici";
+import { Agent, Client, type Dispatcher, H2CClient } from "undici";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
 export const POLL_BODY_BYTES_MAX = 4 * 1024 * 1024;
-
-/**
- * Idle sockets are given up before uvicorn and llama.cpp close them after 5 s: a poll every 5 s would else reuse each
- * socket just as the server closes it.
- */
-const KEEP_ALIVE_MS = 3_000;
 
 /** A connect that takes longer is given up, so that a node that comes back is not waited for by an old attempt. */
 const CONNECT_TIMEOUT_MS = 4_000;
@@ -49,38 +43,44 @@ export interface PollClient {
   close(): Promise<void>;
 }
 
+/** The poll's own deadline rules, and its own bound on bytes. */
+const LIMITS = { headersTimeout: 0, bodyTimeout: 0, maxResponseSize: POLL_BODY_BYTES_MAX };
+
+const HTTP1 = {
+  // Unbounded per origin, since nodes that share one must not wait for each other; a round asks at most five paths.
+  connections: null,
+  connect: { timeout: CONNECT_TIMEOUT_MS },
+  // No keep-alive. uvicorn and llama.cpp close idle sockets after 5 s, so that a poll every 5 s would reuse each one
+  // just as the server closes it; and a pause too short for that race would leave nothing to reuse.
+  pipelining: 0,
+};
+
+/** HTTP/2 by prior knowledge in clear text, by ALPN under TLS: one session, a stream per poll. */
+function openHttp2(origin: URL): Dispatcher {
+  if (origin.protocol === "http:") return new H2CClient(origin, { ...LIMITS, connect: HTTP1.connect });
+  return new Client(origin, { ...LIMITS, connect: HTTP1.connect, allowH2: true });
+}
+
 /** Makes the client that polls use outside of tests. */
 export function createPollClient(): PollClient {
-  const options = {
-    // Unbounded per origin, since nodes that share one must not wait for each other; a round asks at most five paths.
-    connections: null,
-    connect: { timeout: CONNECT_TIMEOUT_MS },
-    pipelining: 1,
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    keepAliveMaxTimeout: KEEP_ALIVE_MS,
-    // the poll's own deadline rules
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    maxResponseSize: POLL_BODY_BYTES_MAX,
-  };
-  const http1 = new Agent({ ...options, allowH2: false });
+  const http1 = new Agent({ ...LIMITS, ...HTTP1, allowH2: false });
   let http2: Agent | undefined;
   const agentFor = (request: PollRequest): Agent => {
     if (request.httpVersion === "1.1") return http1;
-    http2 ??= new Agent({ ...options, allowH2: true, h2Options: { useH2c: true } });
+    http2 ??= new Agent({ factory: (origin) => openHttp2(new URL(origin)) });
     return http2;
   };
   return {
     async fetch(request) {
       const agent = agentFor(request);
       try {
-        return await ask(agent, request, false);
+        return await ask(agent, request);
       } catch (error) {
-        // a socket that the node closed while our bytes were on the way: once more, on a fresh one
+        // a GET may be asked twice: a full accept queue or a middle box says nothing about the node
         if (faultOf(error) !== "reset" || request.signal.aborted) throw toPollError(error, request);
       }
       try {
-        return await ask(agent, request, true);
+        return await ask(agent, request);
       } catch (error) {
         throw toPollError(error, request);
       }
@@ -91,14 +91,13 @@ export function createPollClient(): PollClient {
   };
 }
 
-async function ask(agent: Agent, request: PollRequest, isFresh: boolean): Promise<PollResponse> {
+async function ask(agent: Agent, request: PollRequest): Promise<PollResponse> {
   const { statusCode, headers, body } = await agent.request({
     origin: request.origin,
     path: request.path,
     method: "GET",
     headers: request.headers,
     signal: request.signal,
-    reset: isFresh,
   });
   return { status: statusCode, contentType: contentTypeOf(headers), body: await readBounded(body) };
 }

@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { createFleetTable, takeNodeRow } from "@zml/engine";
+import type { NodeSpec } from "./node-spec.ts";
+import type { PollClient } from "./poll-fetch.ts";
+import { PollError } from "./poll-fetch.ts";
+import { Poller } from "./poller.ts";
+
+/** Timers and answers in virtual time. */
+class VirtualTime {
+  nowMs = 1_000;
+  #next = 0;
+  readonly #timers = new Map<number, { atMs: number; callback: () => void }>();
+
+  after(delayMs: number, callback: () => void): () => void {
+    const id = this.#next++;
+    this.#timers.set(id, { atMs: this.nowMs + delayMs, callback });
+    return () => this.#timers.delete(id);
+  }
+
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  /** Runs everything that is due up to `untilMs`; `onStep` sees each moment just before its timers run. */
+  async run(untilMs: number, onStep: () => void): Promise<void> {
+    for (;;) {
+      await turn();
+      const due = [...this.#timers].sort(([, a], [, b]) => a.atMs - b.atMs)[0];
+      if (due === undefined || due[1].atMs > untilMs) break;
+      const [id, { atMs, callback }] = due;
+      this.nowMs = Math.max(this.nowMs, atMs);
+      onStep();
+      this.#timers.delete(id);
+      callback();
+    }
+    this.nowMs = untilMs;
+  }
+}
+
+/** Answers 200 after `answerMs(origin)`; Infinity: never. */
+function clientOf(time: VirtualTime, answerMs: (origin: string) => number): PollClient {
+  return {
+    fetch: ({ origin, signal }) =>
+      new Promise((resolve, reject) => {
+        const delayMs = answerMs(origin);
+        const body = { status: 200, contentType: null, body: "" };
+        const cancel = delayMs === Infinity ? () => {} : time.after(delayMs, () => resolve(body));
+        signal.addEventListener("abort", () => {
+          cancel();
+          reject(new PollError("timeout", "late"));
+        });
+      }),
+    close: async () => {},
+  };
+}
+
+function fleetOf(
+  time: VirtualTime,
+  options: { nodes: number; answerMs: (origin: string) => number; random: () => number },
+) {
+  const table = createFleetTable({ nodes: options.nodes, workers: 1 });
+  const poller = new Poller({
+    table,
+    clock: { nowMs: () => time.nowMs, after: (delayMs, callback) => time.after(delayMs, callback) },
+    random: options.random,
+    client: clientOf(time, options.answerMs),
+  });
+  for (let row = 0; row < options.nodes; row++) {
+    takeNodeRow(table, row, { family: 0, identity: row, maxInFlight: 1, cooldownMs: 1, priceUsdPerHour: 1 });
+    const spec: NodeSpec = {
+      row,
+      id: `node-${row}`,
+      url: `http://node-${row}`,
+      engine: "vllm",
+      apiKey: null,
+      httpVersion: "1.1",
+      healthPath: null,
+      health: { pollIntervalMs: 5_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 },
+      maxInFlight: null,
+      placements: [],
+    };
+    poller.addNode(spec);
+  }
+  return { table, poller };
+}
+
+describe("the poller in virtual time", () => {
+  for (const random of [0, 0.999_999]) {
+    it(`lets no row grow older than 5 s while its node answers within 500 ms (draw ${random})`, async () => {
+      const time = new VirtualTime();
+      const { table, poller } = fleetOf(time, { nodes: 1, answerMs: () => 500, random: () => random });
+      await time.run(2_000, () => {});
+      let oldestMs = 0;
+      await time.run(200_000, () => {
+        oldestMs = Math.max(oldestMs, time.nowMs - (table.polledAtMs[0] as number));
+      });
+      assert.ok(oldestMs > 4_000 && oldestMs <= 5_000, `${oldestMs} ms`);
+      await poller.stop();
+      assert.equal(time.pending, 0);
+    });
+  }
+
+  it("keeps living rows fresh while more nodes are silent than may be asked at once", async () => {
+    const time = new VirtualTime();
+    const isSilent = (origin: string) => Number(origin.slice("http://node-".length)) >= 4;
+    const { table, poller } = fleetOf(time, {
+      nodes: 604,
+      answerMs: (origin) => (isSilent(origin) ? Infinity : 20),
+      random: () => 0.5,
+    });
+    // the first round has to find out who is silent
+    await time.run(12_000, () => {});
+    let oldestMs = 0;
+    await time.run(24_000, () => {
+      for (let row = 0; row < 4; row++) oldestMs = Math.max(oldestMs, time.nowMs - (table.polledAtMs[row] as number));
+    });
+    assert.ok(oldestMs < 5_000, `${oldestMs} ms`);
+    assert.equal(table.isUnhealthy[4], 1);
+    assert.equal(table.isUnhealthy[603], 1);
+    await poller.stop();
+  });
+});

@@ -55,6 +55,7 @@ export function decide(
   const nowTick = tickOf(nowMs);
   decision.directoryVersion = decider.directory.version;
   decision.bookingRaces = 0;
+  request.expectedTokens = expectedTokens(table, request);
   for (let tries = 0; ; tries++) {
     begin(decision);
     const heads = headsBefore(table, decider.directory, request.ticket);
@@ -118,7 +119,7 @@ function book(
     return null;
   }
   decision.depth = depth;
-  return completeBooking(table, worker, row, vectorOf(table, request));
+  return completeBooking(table, worker, row, vectorOf(request));
 }
 
 /**
@@ -127,13 +128,13 @@ function book(
  */
 export function bookAgain({ table, worker }: Decider, request: RouteRequest, row: number): Booking {
   takePlace(table, worker, row);
-  return completeBooking(table, worker, row, vectorOf(table, request));
+  return completeBooking(table, worker, row, vectorOf(request));
 }
 
-function vectorOf(table: FleetTable, request: RouteRequest): BookingVector {
+function vectorOf(request: RouteRequest): BookingVector {
   return {
     promptTokens: request.promptTokens,
-    kvTokens: request.promptTokens + expectedTokens(table, request),
+    kvTokens: request.promptTokens + request.expectedTokens,
     targetClass: targetClassOf(request.policy.latencyTargetMs),
   };
 }

@@ -86,6 +86,8 @@ export interface Policy extends PolicyData {
 export interface Model extends ModelData {
   /** Rows that serve the model, for membership tests. */
   readonly rowSet: ReadonlySet<number>;
+  /** Nodes that serve the model by family index; families beyond its length have none. */
+  readonly nodesOfFamily: Int32Array;
 }
 
 export interface Account extends AccountData {
@@ -141,7 +143,9 @@ export function compilePolicy(data: PolicyData): Policy {
 
 /** Compiles a model. */
 export function compileModel(data: ModelData): Model {
-  return { ...data, rowSet: new Set(data.rows) };
+  const nodesOfFamily = new Int32Array(data.families.reduce((length, family) => Math.max(length, family + 1), 0));
+  for (const family of data.families) nodesOfFamily[family] = (nodesOfFamily[family] ?? 0) + 1;
+  return { ...data, rowSet: new Set(data.rows), nodesOfFamily };
 }
 
 /** Applies an update in place: maps of the accounts it touches are replaced, entries it does not name stay. */

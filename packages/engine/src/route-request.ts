@@ -5,7 +5,7 @@ import { FAILED_NODES_MAX } from "./bounds.ts";
 import type { Model, Policy } from "./directory.ts";
 import type { PolicySource } from "./reasons.ts";
 
-/** State of one request across its decisions. Made once by `admit`, changed only by `settle`. */
+/** State of one request across its decisions. Made once by `admit`, changed only by `decide` and `settle`. */
 export interface RouteRequest {
   readonly account: string;
   readonly model: Model;
@@ -43,6 +43,8 @@ export interface RouteRequest {
   serverErrors: number;
   /** The answer needs a node whose context is larger than this, tokens. NaN: no such bound. */
   contextAboveTokens: number;
+  /** Tokens that the present decision expects the request to cost a node; set when it begins. NaN: none yet. */
+  expectedTokens: number;
 }
 
 /** What a request starts from. */
@@ -74,6 +76,7 @@ export function createRouteRequest(start: RouteRequestStart): RouteRequest {
     freeRetries: 0,
     serverErrors: 0,
     contextAboveTokens: Number.NaN,
+    expectedTokens: Number.NaN,
   };
 }
 

@@ -5,12 +5,13 @@
 
 import { canUse, type WaitingHead } from "../claims.ts";
 import type { Decision } from "../decision.ts";
-import type { FleetTable } from "../fleet-table.ts";
+import { cellOf, type FleetTable } from "../fleet-table.ts";
 import { isRankedLast } from "../load.ts";
 import { ENDPOINTS, EXCLUSIONS, type Exclusion } from "../reasons.ts";
 import { hasFailedOn, type RouteRequest } from "../route-request.ts";
 
 const EXCLUSION_COUNT = EXCLUSIONS.length;
+const ENDPOINT_COUNT = ENDPOINTS.length;
 const INDEX = Object.freeze(Object.fromEntries(EXCLUSIONS.map((name, index) => [name, index]))) as Readonly<
   Record<Exclusion, number>
 >;
@@ -32,71 +33,110 @@ export interface AvailabilityContext {
   mayTryCooling: boolean;
 }
 
-/** Fills the evidence columns of `decision` for each family of the policy's chain. O(rows of the model). */
+/**
+ * Fills the evidence columns of `decision` for each family of the policy's chain. O(rows of the model).
+ *
+ * Nearly every row of a fleet is ordinary: live, polled, with no deadline set. The pass asks for that with the columns
+ * in locals and one branch, and goes into `exclusionOf` only for the others.
+ */
 export function queryAvailability(
   table: FleetTable,
   request: RouteRequest,
   context: AvailabilityContext,
   decision: Decision,
 ): void {
-  const { evidence } = decision;
-  const { policy, model } = request;
   resetEvidence(decision, request);
+  const { policy, model, endpoint } = request;
   const { rows, placements, families } = model;
   const { positionOfFamily, acceptableWaiting } = policy;
-  const { foreign, waiting, concurrencyLimit, tokensPerSecond, elsewhere } = table;
-  const inFlight = table.total.inFlight;
+  const { rank: ranks, best, depth: depths, bestAcceptable, acceptableRank, excluded } = decision.evidence;
+  const { int32s, float64s, waiting, concurrencyLimit } = table;
+  const isLive = cellOf(table.isLive);
+  const isDraining = cellOf(table.isDraining);
+  const isUnhealthy = cellOf(table.isUnhealthy);
+  const goodPolls = cellOf(table.goodPolls);
+  const cooldownUntil = cellOf(table.cooldownUntil);
+  const backoffUntil = cellOf(table.backoffUntil);
+  const overloadedAtPoll = cellOf(table.overloadedAtPoll);
+  const misconfiguredUntil = cellOf(table.misconfiguredUntil);
+  const endpointUntil = cellOf(table.endpointUntil) + endpoint;
+  const inFlight = cellOf(table.total.inFlight);
+  const elsewhere = cellOf(table.elsewhere);
+  const maxInFlight = cellOf(table.maxInFlight);
+  const foreign = cellOf(table.foreign);
+  const tokensPerSecond = cellOf(table.tokensPerSecond);
   const count = rows.length;
   if (decision.candidates.length < count) decision.candidates = new Int32Array(count * 2);
+  const { candidates } = decision;
+  const isPlainRequest =
+    request.failedCount === 0 && context.heads.length === 0 && Number.isNaN(request.contextAboveTokens);
+  const isAcceptableAsked = policy.costPriority === "latency";
   const start = Math.min(count - 1, Math.floor(context.draw * count));
+  let candidateCount = 0;
   for (let step = 0; step < count; step++) {
     const index = start + step < count ? start + step : start + step - count;
     const row = rows[index] as number;
-    const position = positionOfFamily[families[index] as number] ?? -1;
-    if (position < 0) {
-      decision.outsideChain += 1;
-      continue;
-    }
-    evidence.nodes[position] = (evidence.nodes[position] as number) + 1;
+    const family = families[index] as number;
+    const position = family < positionOfFamily.length ? (positionOfFamily[family] as number) : -1;
+    if (position < 0) continue;
     const placement = placements[index] as number;
-    const others = foreign[row] as number;
+    const others = float64s[foreign + row] as number;
     // NaN > 0 is false: an unknown foreign load counts as none
-    const depth = (others > 0 ? others : 0) + (inFlight[row] as number) + (elsewhere[row] as number);
-    const exclusion = exclusionOf(table, request, context, row, placement, depth);
-    if (exclusion !== CANDIDATE) {
-      const cell = position * EXCLUSION_COUNT + exclusion;
-      evidence.excluded[cell] = (evidence.excluded[cell] as number) + 1;
-      continue;
+    const depth = (others > 0 ? others : 0) + (int32s[inFlight + row] as number) + (int32s[elsewhere + row] as number);
+    const oddities =
+      ((int32s[isLive + row] as number) ^ 1) |
+      (int32s[isDraining + row] as number) |
+      (int32s[isUnhealthy + row] as number) |
+      (int32s[cooldownUntil + row] as number) |
+      (int32s[backoffUntil + row] as number) |
+      (int32s[misconfiguredUntil + placement] as number) |
+      (int32s[endpointUntil + row * ENDPOINT_COUNT] as number);
+    const isOrdinary =
+      oddities === 0 && isPlainRequest && (int32s[goodPolls + row] as number) !== 0 && depth < (int32s[maxInFlight + row] as number);
+    if (!isOrdinary) {
+      const exclusion = exclusionOf(table, request, context, row, placement, depth);
+      if (exclusion !== CANDIDATE) {
+        const cell = position * EXCLUSION_COUNT + exclusion;
+        excluded[cell] = (excluded[cell] as number) + 1;
+        continue;
+      }
     }
-    decision.candidates[decision.candidateCount] = index;
-    decision.candidateCount += 1;
-    let rank = (depth + 1) / (tokensPerSecond[placement] as number);
-    if (isRankedLast(table, row)) rank += RANKED_LAST;
-    if (rank < (evidence.rank[position] as number)) {
-      evidence.rank[position] = rank;
-      evidence.best[position] = index;
-      evidence.depth[position] = depth;
+    candidates[candidateCount] = index;
+    candidateCount += 1;
+    let rank = (depth + 1) / (float64s[tokensPerSecond + placement] as number);
+    if (int32s[overloadedAtPoll + row] !== 0 && isRankedLast(table, row)) rank += RANKED_LAST;
+    if (rank < (ranks[position] as number)) {
+      ranks[position] = rank;
+      best[position] = index;
+      depths[position] = depth;
     }
-    const isAcceptable =
+    if (
+      isAcceptableAsked &&
+      rank < (acceptableRank[position] as number) &&
       !((waiting[row] as number) > acceptableWaiting) &&
-      !(depth - (concurrencyLimit[row] as number) > acceptableWaiting);
-    if (isAcceptable && rank < (evidence.acceptableRank[position] as number)) {
-      evidence.acceptableRank[position] = rank;
-      evidence.bestAcceptable[position] = index;
+      !(depth - (concurrencyLimit[row] as number) > acceptableWaiting)
+    ) {
+      acceptableRank[position] = rank;
+      bestAcceptable[position] = index;
     }
   }
+  decision.candidateCount = candidateCount;
 }
 
 function resetEvidence(decision: Decision, request: RouteRequest): void {
   const { evidence } = decision;
   const { chainFamilies, chainTiers } = request.policy;
+  const { nodesOfFamily, rows } = request.model;
+  let inChain = 0;
   decision.families = chainFamilies.length;
-  decision.outsideChain = 0;
   decision.candidateCount = 0;
   for (let position = 0; position < chainFamilies.length; position++) {
-    evidence.family[position] = chainFamilies[position] as number;
+    const family = chainFamilies[position] as number;
+    const nodes = nodesOfFamily[family] ?? 0;
+    inChain += nodes;
+    evidence.family[position] = family;
     evidence.tier[position] = chainTiers[position] as number;
-    evidence.nodes[position] = 0;
+    evidence.nodes[position] = nodes;
     evidence.best[position] = -1;
     evidence.bestAcceptable[position] = -1;
     evidence.depth[position] = Number.NaN;
@@ -105,6 +145,7 @@ function resetEvidence(decision: Decision, request: RouteRequest): void {
     evidence.estimateMs[position] = Number.NaN;
     evidence.costUsd[position] = Number.NaN;
   }
+  decision.outsideChain = rows.length - inChain;
   evidence.excluded.fill(0, 0, chainFamilies.length * EXCLUSION_COUNT);
 }
 
@@ -132,7 +173,7 @@ export function exclusionOf(
   }
   if ((table.backoffUntil[row] as number) > nowTick) return INDEX.backing_off;
   if ((table.misconfiguredUntil[placement] as number) > nowTick) return INDEX.misconfigured;
-  if ((table.endpointUntil[row * ENDPOINTS.length + request.endpoint] as number) > nowTick) {
+  if ((table.endpointUntil[row * ENDPOINT_COUNT + request.endpoint] as number) > nowTick) {
     return INDEX.endpoint_unsupported;
   }
   if ((table.contextTokens[placement] as number) <= request.contextAboveTokens) return INDEX.context_too_small;

@@ -123,20 +123,24 @@ function takeLeastEstimate(weighing: Weighing, reason: ChoiceReason): boolean {
   const { table, request, decision, estimator } = weighing;
   const { rows, placements, families } = request.model;
   const { positionOfFamily, chainTiers } = request.policy;
+  const { foreign, elsewhere, overloadedAtPoll, tokensPerSecond } = table;
+  const inFlight = table.total.inFlight;
+  const { candidates, candidateCount } = decision;
   let bestIndex = -1;
   let bestMs = Number.POSITIVE_INFINITY;
   let bestTier = 0;
   let bestRank = 0;
-  for (let candidate = 0; candidate < decision.candidateCount; candidate++) {
-    const index = decision.candidates[candidate] as number;
+  for (let candidate = 0; candidate < candidateCount; candidate++) {
+    const index = candidates[candidate] as number;
     const row = rows[index] as number;
     const placement = placements[index] as number;
-    const depth = depthOf(table, row);
+    const others = foreign[row] as number;
+    const depth = (others > 0 ? others : 0) + (inFlight[row] as number) + (elsewhere[row] as number);
     let estimate = estimator.responseMs(table, request, placement, depth);
-    if (isRankedLast(table, row)) estimate += OVERLOADED_MS;
+    if (overloadedAtPoll[row] !== 0 && isRankedLast(table, row)) estimate += OVERLOADED_MS;
     if (estimate > bestMs) continue;
     const tier = chainTiers[positionOfFamily[families[index] as number] as number] as number;
-    const rank = (depth + 1) / (table.tokensPerSecond[placement] as number);
+    const rank = (depth + 1) / (tokensPerSecond[placement] as number);
     if (estimate < bestMs || tier < bestTier || (tier === bestTier && rank < bestRank)) {
       bestMs = estimate;
       bestTier = tier;

@@ -38,6 +38,12 @@ export function expectedTokens(table: FleetTable, request: RouteRequest): number
   return Math.max(1, request.maxTokens < output ? request.maxTokens : output) * request.answers;
 }
 
+/** The same, as the present decision took it: asked for once per decision, not once per node. */
+function expectedOf(table: FleetTable, request: RouteRequest): number {
+  const { expectedTokens: expected } = request;
+  return expected > 0 ? expected : expectedTokens(table, request);
+}
+
 /**
  * The simple estimate:
  *
@@ -48,13 +54,13 @@ export function expectedTokens(table: FleetTable, request: RouteRequest): number
  */
 export const simpleEstimator: Estimator = {
   responseMs(table, request, placement, depth) {
-    const expected = expectedTokens(table, request);
+    const expected = expectedOf(table, request);
     const shared = (expected * (depth + 1)) / (table.tokensPerSecond[placement] as number);
     if (isPromptOnly(request.endpoint)) return shared * 1000;
     return Math.max(expected / (table.streamTokensPerSecond[placement] as number), shared) * 1000;
   },
   ttftMs(table, request, placement, depth) {
-    return ((expectedTokens(table, request) * depth) / (table.tokensPerSecond[placement] as number)) * 1000;
+    return ((expectedOf(table, request) * depth) / (table.tokensPerSecond[placement] as number)) * 1000;
   },
   tokenMs(table, _request, placement, depth) {
     const alone = 1 / (table.streamTokensPerSecond[placement] as number);
@@ -83,6 +89,6 @@ export function meetsTargets(
  * (expected tokens ÷ tokens/s). NaN when the price is unknown.
  */
 export function costUsd(table: FleetTable, request: RouteRequest, row: number, placement: number): number {
-  const hours = expectedTokens(table, request) / (table.tokensPerSecond[placement] as number) / 3600;
+  const hours = expectedOf(table, request) / (table.tokensPerSecond[placement] as number) / 3600;
   return (table.priceUsdPerHour[row] as number) * hours;
 }

@@ -12,14 +12,22 @@ function bodyOf(bytes: number, message: (index: number) => unknown): Buffer {
     messages.push(next);
     size += Buffer.byteLength(JSON.stringify(next)) + 1;
   }
-  return Buffer.from(JSON.stringify({ model: "llama3-70b", stream: true, max_tokens: 256, temperature: 0.7, messages }));
+  return Buffer.from(
+    JSON.stringify({ model: "llama3-70b", stream: true, max_tokens: 256, temperature: 0.7, messages }),
+  );
 }
 
 const prose = "The quick brown fox jumps over the lazy dog, again and again, until it is tired of it. ";
 const chat = (index: number) => ({ role: index % 2 === 0 ? "user" : "assistant", content: prose.repeat(10) });
-const code = (index: number) => ({ role: "user", content: `if (a[${index}] === "b") {\n\treturn "c\\n";\n}\n`.repeat(20) });
+const code = (index: number) => ({
+  role: "user",
+  content: `if (a[${index}] === "b") {\n\treturn "c\\n";\n}\n`.repeat(20),
+});
 const cjk = () => ({ role: "user", content: "漢字とかな交じりの文章です。🙂".repeat(40) });
-const image = () => ({ type: "image_url", image_url: { url: `data:image/png;base64,${"iVBORw0KGgo".repeat(90_000)}` } });
+const image = () => ({
+  type: "image_url",
+  image_url: { url: `data:image/png;base64,${"iVBORw0KGgo".repeat(90_000)}` },
+});
 const schema = (index: number) => ({ a: [1, 2.5e-3, true, null, { b: [], c: {} }], d: index, e: "f" });
 
 const bodies: [string, Buffer][] = [
@@ -32,17 +40,20 @@ const bodies: [string, Buffer][] = [
   ["image 1 MB", bodyOf(MIB, image)],
 ];
 
-function scan(body: Buffer, sliceBytes: number): number {
-  const scanner = new BodyScanner();
-  let longestMs = 0;
-  for (let at = 0; at < body.length; at += sliceBytes) {
-    const slice = body.subarray(at, at + sliceBytes);
-    const startMs = performance.now();
-    scanner.push(slice);
-    longestMs = Math.max(longestMs, performance.now() - startMs);
+/** Longest push, each taken at the best of three passes: the machine's other work would hide the scanner's. */
+function longestPushMs(body: Buffer, sliceBytes: number): number {
+  const bestMs = new Float64Array(Math.ceil(body.length / sliceBytes)).fill(Number.POSITIVE_INFINITY);
+  for (let pass = 0; pass < 3; pass++) {
+    const scanner = new BodyScanner();
+    for (let index = 0; index < bestMs.length; index++) {
+      const slice = body.subarray(index * sliceBytes, (index + 1) * sliceBytes);
+      const startMs = performance.now();
+      scanner.push(slice);
+      bestMs[index] = Math.min(bestMs[index] as number, performance.now() - startMs);
+    }
+    if (!scanner.end().ok) throw new Error("the bench's body is not valid");
   }
-  if (!scanner.end().ok) throw new Error("the bench's body is not valid");
-  return longestMs;
+  return Math.max(...bestMs);
 }
 
 for (const [name, body] of bodies) {
@@ -68,7 +79,7 @@ for (const [name, message] of [
 ] as const) {
   const body = bodyOf(64 * MIB - 2 * MIB, message);
   for (const sliceBytes of [64 * 1024, SCAN_SLICE_BYTES]) {
-    const longestMs = scan(body, sliceBytes);
+    const longestMs = longestPushMs(body, sliceBytes);
     console.log(`64 MiB ${name} in ${sliceBytes / 1024} KiB pushes: longest ${longestMs.toFixed(2)} ms`);
   }
 }

@@ -1,9 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import fc from "fast-check";
+import { isModelName } from "../request-body/routing-fields.ts";
 import type { BodyScan, BodyScanOptions } from "./body-scanner.ts";
 import { BodyScanner } from "./body-scanner.ts";
-import { isModelName } from "../request-body/routing-fields.ts";
 
 function scanIn(pieces: readonly Buffer[], options?: BodyScanOptions): BodyScan {
   const scanner = new BodyScanner(options);
@@ -38,7 +38,7 @@ const json = fc.json({ stringUnit: "binary", maxDepth: 6 });
 const shards = fc
   .array(
     fc.constantFrom(
-      ..."{}[],:\"\\ \n\t0123456789-+.eE",
+      ...'{}[],:"\\ \n\t0123456789-+.eE',
       "true",
       "false",
       "null",

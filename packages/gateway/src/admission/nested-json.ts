@@ -74,10 +74,10 @@ function addValue(after: number, string: number, expected: string): number {
 /** Adds the states inside a string, which ends in `after`. */
 function addString(string: number, after: number): void {
   on(string, '"', after);
-  const escape = state("an escape character");
-  on(string, "\\", escape);
-  on(escape, '"\\/bfnrt', string);
-  let from = escape;
+  const afterBackslash = state("an escape character");
+  on(string, "\\", afterBackslash);
+  on(afterBackslash, '"\\/bfnrt', string);
+  let from = afterBackslash;
   let bytes = "u";
   for (let digit = 0; digit < 4; digit++) {
     const to = state("a hexadecimal digit");

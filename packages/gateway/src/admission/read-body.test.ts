@@ -167,7 +167,7 @@ test("a caller that writes everything before it reads gets the refusal, every ti
     });
     await isWritten;
     const parts: Buffer[] = await socket.toArray();
-    assert.match(Buffer.concat(parts).toString(), /^HTTP\/1\.1 400 [^]*body_too_large/);
+    assert.match(Buffer.concat(parts).toString(), /^HTTP\/1\.1 400 .*body_too_large/s);
   }
 });
 
@@ -230,7 +230,17 @@ test("bodies that together exceed the budget are refused, and their share comes 
 
 test("a body that is no JSON is read to its end and not held", async (t) => {
   const { port, next, budget } = await serve(t);
-  for (const body of ["", "  ", "[1]", '"x"', "{", '{"model":"m"}x', `x${"y".repeat(700_000)}`, '{"model":null}', "{}"]) {
+  for (const body of [
+    "",
+    "  ",
+    "[1]",
+    '"x"',
+    "{",
+    '{"model":"m"}x',
+    `x${"y".repeat(700_000)}`,
+    '{"model":null}',
+    "{}",
+  ]) {
     const reading = next();
     await post(port, body);
     const { read } = await reading;

@@ -30,27 +30,37 @@ const COPY_LABELS: ReadonlySet<string> = new Set(["pid", "tp_rank", "pp_rank", "
 /** Reads samples of the wanted names; of all names when `wanted` is left out. O(text). */
 export function parseMetrics(text: string, wanted?: ReadonlySet<string>): Metrics {
   const metrics = new Map<string, Sample[]>();
+  const longest = wanted === undefined ? Number.POSITIVE_INFINITY : longestOf(wanted);
   let start = 0;
   while (start < text.length) {
     let end = text.indexOf("\n", start);
     if (end === -1) end = text.length;
-    readLine(text, start, end, wanted, metrics);
+    readLine(text, start, end, { wanted, longest, metrics });
     start = end + 1;
   }
   return metrics;
 }
 
-function readLine(
-  text: string,
-  start: number,
-  end: number,
-  wanted: ReadonlySet<string> | undefined,
-  metrics: Map<string, Sample[]>,
-): void {
+function longestOf(names: ReadonlySet<string>): number {
+  let longest = 0;
+  for (const name of names) longest = Math.max(longest, name.length);
+  return longest;
+}
+
+interface Reading {
+  readonly wanted: ReadonlySet<string> | undefined;
+  /** Length of the longest wanted name: a longer one needs no look-up, and most lines are such buckets. */
+  readonly longest: number;
+  readonly metrics: Map<string, Sample[]>;
+}
+
+function readLine(text: string, start: number, end: number, { wanted, longest, metrics }: Reading): void {
   let at = skipBlanks(text, start, end);
   if (at === end || text.charCodeAt(at) === HASH) return;
   const nameStart = at;
-  while (at < end && !isBlank(text.charCodeAt(at)) && text.charCodeAt(at) !== BRACE_OPEN) at++;
+  const nameLimit = Math.min(end, nameStart + longest + 1);
+  while (at < nameLimit && !isBlank(text.charCodeAt(at)) && text.charCodeAt(at) !== BRACE_OPEN) at++;
+  if (at - nameStart > longest) return;
   const name = text.slice(nameStart, at);
   if (name === "" || (wanted !== undefined && !wanted.has(name))) return;
   at = skipBlanks(text, at, end);

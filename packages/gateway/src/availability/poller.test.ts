@@ -32,12 +32,16 @@ function specOf(row: number, url: string, overrides: Partial<NodeSpec> = {}): No
     apiKey: null,
     httpVersion: "1.1",
     healthPath: null,
-    health: { pollIntervalMs: 100, timeoutMs: 90, unhealthyAfter: 2, healthyAfter: 1 },
+    // far above what a loaded machine needs for a local answer
+    health: { pollIntervalMs: 100, timeoutMs: 5_000, unhealthyAfter: 2, healthyAfter: 1 },
     maxInFlight: null,
     placements: [],
     ...overrides,
   };
 }
+
+/** For nodes that are silent on purpose. */
+const IMPATIENT = { pollIntervalMs: 100, timeoutMs: 90, unhealthyAfter: 2, healthyAfter: 1 };
 
 /** A poller whose events can be waited for and whose timers are counted. */
 class Bench {
@@ -156,10 +160,10 @@ describe("the poller", LIMIT, () => {
     const hole = await startBlackHole();
     t.after(() => hole.close());
     const bench = new Bench(t);
-    const health = { pollIntervalMs: 200, timeoutMs: 180, unhealthyAfter: 2, healthyAfter: 1 };
+    const health = { pollIntervalMs: 200, timeoutMs: 5_000, unhealthyAfter: 2, healthyAfter: 1 };
     for (let row = 0; row < 40; row++) {
       if (row % 4 === 3) {
-        bench.add(specOf(row, `${hole.url}/${row}`, { health }));
+        bench.add(specOf(row, `${hole.url}/${row}`, { health: { ...health, timeoutMs: 180 } }));
         continue;
       }
       const node = await startScriptedNode(healthyVllm());
@@ -255,7 +259,7 @@ describe("the poller", LIMIT, () => {
   it("confirms a refused connection at once, and says so when a silent node begins to refuse", async (t) => {
     const hole = await startBlackHole();
     const bench = new Bench(t);
-    bench.add(specOf(0, hole.url));
+    bench.add(specOf(0, hole.url, { health: IMPATIENT }));
     await bench.until("down 0 timeout");
     await hole.close();
     await bench.until("down 0 refused");
@@ -276,7 +280,7 @@ describe("the poller", LIMIT, () => {
     t.after(() => node.close());
     let isPassing = true;
     const bench = new Bench(t, { lastTrafficAtMs: () => (isPassing ? performance.now() : Number.NaN) });
-    bench.add(specOf(0, node.url));
+    bench.add(specOf(0, node.url, { health: IMPATIENT }));
     await asked.promise;
     assert.equal(bench.table.isUnhealthy[0], 0);
     isPassing = false;
@@ -287,7 +291,7 @@ describe("the poller", LIMIT, () => {
     const hole = await startBlackHole();
     await hole.close();
     const bench = new Bench(t, { lastTrafficAtMs: () => performance.now() });
-    bench.add(specOf(0, hole.url));
+    bench.add(specOf(0, hole.url, { health: IMPATIENT }));
     await bench.until("down 0 refused");
   });
 
@@ -295,7 +299,7 @@ describe("the poller", LIMIT, () => {
     const node = await startScriptedNode({ ...healthyVllm(), "/metrics": vllmMetrics({ running: 7 }) });
     t.after(() => node.close());
     const bench = new Bench(t);
-    bench.add(specOf(0, node.url));
+    bench.add(specOf(0, node.url, { health: { ...IMPATIENT, timeoutMs: 250 } }));
     await bench.until("reading 0");
     node.paths["/metrics"] = "hang";
     const at = await bench.until("reading 0", bench.events.length);
@@ -339,7 +343,7 @@ describe("the poller", LIMIT, () => {
     t.after(() => node.close());
     const bench = new Bench(t);
     bench.add(
-      specOf(0, node.url, { health: { pollIntervalMs: 100, timeoutMs: 90, unhealthyAfter: 1, healthyAfter: 1 } }),
+      specOf(0, node.url, { health: { pollIntervalMs: 100, timeoutMs: 5_000, unhealthyAfter: 1, healthyAfter: 1 } }),
     );
     let at = 0;
     for (let round = 0; round < 4; round++) at = await bench.until("reading 0", at);

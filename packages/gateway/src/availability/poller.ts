@@ -331,7 +331,12 @@ export class Poller {
     const isOut = node.downCause !== null;
     const isNewlyRefused = isOut && cause === "refused" && node.downCause !== "refused";
     if (isOut ? !isNewlyRefused : node.failedInRow < health.unhealthyAfter) return;
-    if (!isOut) publish(table, () => table.isUnhealthy.set([1], row));
+    if (!isOut) {
+      publish(table, () => {
+        table.isUnhealthy[row] = 1;
+        table.healthScore[row] = Number.NaN;
+      });
+    }
     node.downCause = cause;
     node.roundsSinceFull = Number.POSITIVE_INFINITY;
     this.#options.onDown?.(row, cause);

@@ -1,23 +1,17 @@
 /** Any other OpenAI-compatible server: health and models only, and the error forms that engines have in common. */
 
 import type { AdapterVerdict } from "@zml/engine";
-import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, type NodeError, verdictOfStatus } from "./error-answer.ts";
-import { isOk, maxModelLenOf, modelsOf } from "./poll-answers.ts";
+import { isOk, maxModelLenOf, modelsOf, showsLife } from "./poll-answers.ts";
 
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
   return {
     ...UNKNOWN_READING,
-    isReady: isOk(responses.health) || isReadyWithoutHealth(responses.health, responses.models),
+    isReady: responses.health === null ? isOk(responses.models) : showsLife(responses.health),
     models: modelsOf(responses.models, previous, maxModelLenOf),
   };
-}
-
-/** A server without a health route answers 404 (or asks for a key) there: that it answers is the sign of life. */
-function isReadyWithoutHealth(health: PollResponse | null, models: PollResponse | null): boolean {
-  if (health === null) return isOk(models);
-  return health.status >= 400 && health.status < 500 && health.status !== 429 && health.status !== 408;
 }
 
 function classify(answer: Answer): AdapterVerdict | null {

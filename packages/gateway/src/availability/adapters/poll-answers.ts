@@ -16,7 +16,16 @@ export function isOk(response: PollResponse | null): response is PollResponse {
  * engines answer both from the threads that serve requests.
  */
 export function isReadyBy(responses: PollResponses): boolean {
-  return responses.health === null ? isOk(responses.metrics) : isOk(responses.health);
+  return responses.health === null ? isOk(responses.metrics) : showsLife(responses.health);
+}
+
+/**
+ * A 2xx, or a refusal of the health path itself (there is none, or a proxy hides it): that a server answers is then the
+ * only sign of life there is.
+ */
+export function showsLife(health: PollResponse): boolean {
+  const { status } = health;
+  return isOk(health) || [401, 403, 404, 405].includes(status);
 }
 
 /** Parsed object of a 2xx answer, null otherwise. */

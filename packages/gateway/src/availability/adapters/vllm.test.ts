@@ -54,6 +54,11 @@ testAdapter(vllm, {
       expected: { isReady: false },
     },
     {
+      claim: "a node whose health path a proxy hides as ready",
+      responses: { health: response("", 404), metrics: response("", 404) },
+      expected: { isReady: true, running: Number.NaN },
+    },
+    {
       claim: "a late health with metrics in time as busy, not dead",
       responses: { health: null, metrics: response(sampleText("vllm-load.prom")) },
       expected: { isReady: true, running: 4 },

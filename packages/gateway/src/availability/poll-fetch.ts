@@ -4,7 +4,7 @@ import { Agent, Client, type Dispatcher, H2CClient } from "undici";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
-export const POLL_BODY_BYTES_MAX = 4 * 1024 * 1024;
+const POLL_BODY_BYTES_MAX = 4 * 1024 * 1024;
 
 /** A connect that takes longer is given up, so that a node that comes back is not waited for by an old attempt. */
 const CONNECT_TIMEOUT_MS = 4_000;

@@ -66,7 +66,7 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
 }
 
 /** Speed of one stream after its first token, tokens/s; NaN: this attempt tells none. */
-export function streamRateOf(sample: AttemptSample): number {
+function streamRateOf(sample: AttemptSample): number {
   const decodeMs = sample.durationMs - sample.firstTokenMs;
   if (!(sample.outputTokens >= STREAM_TOKENS_MIN) || !(decodeMs > 0)) return Number.NaN;
   return ((sample.outputTokens - 1) / decodeMs) * 1000;

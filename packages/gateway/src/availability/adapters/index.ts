@@ -7,21 +7,10 @@ import { llamacpp } from "./llamacpp.ts";
 import { tgi } from "./tgi.ts";
 import { vllm } from "./vllm.ts";
 
-export type {
-  Adapter,
-  Answer,
-  FirstEvent,
-  NodeReading,
-  PollResponse,
-  PollResponses,
-  Probes,
-  ReportedModel,
-} from "./adapter.ts";
-export { defaultMaxInFlight } from "./adapter.ts";
-export { detectEngine } from "./detect.ts";
+export type { Adapter, Answer, NodeReading, ReportedModel } from "./adapter.ts";
 
 /** All adapters, by engine name. */
-export const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({ vllm, llamacpp, tgi, custom });
+const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({ vllm, llamacpp, tgi, custom });
 
 /** The adapter of an engine; `custom` while the engine is not known yet. */
 export function adapterFor(engine: EngineName | null): Adapter {

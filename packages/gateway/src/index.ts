@@ -1,1 +1,16 @@
-export {};
+/** The gateway as a library: what tests, the demo and benches start in their own process. */
+
+export { formatProblems } from "./config/config-problem.ts";
+export { type ReadConfigResult, readConfig } from "./config/read-config.ts";
+export type { FleetReportJson, ModelReportJson, NodeReportJson, NodeStateName } from "./control/fleet-report.ts";
+export {
+  type Gateway,
+  type GatewayOptions,
+  type GatewayStats,
+  type ReloadResult,
+  startGateway,
+} from "./control/gateway.ts";
+export type { GatewayLog } from "./control/gateway-log.ts";
+export { StartError } from "./control/start-error.ts";
+export type { DecisionJson } from "./evidence/decision-json.ts";
+export { explainText } from "./evidence/explain.ts";

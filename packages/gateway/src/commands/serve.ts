@@ -1,0 +1,56 @@
+/** `zml serve`: runs the gateway until it is told to stop. */
+
+import { resolve } from "node:path";
+import { formatListen } from "@zml/protocol";
+import { formatProblems } from "../config/config-problem.ts";
+import { type Gateway, startGateway } from "../control/gateway.ts";
+import type { GatewayLog } from "../control/gateway-log.ts";
+import { StartError } from "../control/start-error.ts";
+import { readConfigFile } from "./config-file.ts";
+import { EXIT } from "./exit-codes.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** What the outside world asks of a running gateway. */
+export interface ServeSignals {
+  /** Resolves with the signal's name when the process has to end. */
+  readonly stop: Promise<string>;
+  /** Calls back each time the configuration has to be read again. */
+  onReload(callback: () => void): void;
+}
+
+/** @returns the exit code, after the drain. */
+export async function serve(
+  terminal: Terminal,
+  { config: fileName, log, signals }: { config: string; log: GatewayLog; signals: ServeSignals },
+): Promise<number> {
+  const read = await readConfigFile(fileName, terminal.env);
+  if (read.config === undefined) {
+    terminal.error(`${formatProblems(read.errors)}\n`);
+    return EXIT.failed;
+  }
+  for (const warning of read.warnings) log.warn({}, formatProblems([warning]));
+  let gateway: Gateway;
+  try {
+    gateway = await startGateway({
+      config: read.config,
+      secrets: read.secrets,
+      log,
+      readAgain: () => readConfigFile(fileName, terminal.env),
+      configPath: resolve(fileName),
+    });
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    terminal.error(`zml: ${error.message}\n`);
+    return EXIT.failed;
+  }
+  terminal.out(`zml ready data=${formatListen(gateway.dataAddress)} admin=${formatListen(gateway.adminAddress)}\n`);
+  signals.onReload(() => {
+    gateway.reload().catch((error: unknown) => log.error({ error: String(error) }, "the reload failed"));
+  });
+  const signal = await signals.stop;
+  const graceMs = read.config.timeouts.drainMs;
+  log.info({ signal, graceMs }, "draining: running requests may end, new ones are refused");
+  const { interrupted, isClean } = await gateway.stop();
+  log.info({ interrupted }, isClean ? "drained" : "ended before every worker had drained");
+  return isClean ? EXIT.ok : EXIT.failed;
+}

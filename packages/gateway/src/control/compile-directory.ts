@@ -1,0 +1,216 @@
+/** From the configuration and what nodes report to the directory that decisions read. Pure but for new names. */
+
+import { type AccountData, BUILT_IN_POLICY, CHAIN_FAMILIES_MAX, type ModelData, type PolicyData } from "@zml/engine";
+import type { AccountConfig, Config, PolicyConfig } from "@zml/protocol";
+import type { NameRegistry } from "./name-registry.ts";
+
+/** A model on a node, as the directory sees it. */
+export interface PlacedModel {
+  /** Name that callers use. */
+  readonly name: string;
+  /** Placement row. */
+  readonly placement: number;
+}
+
+/** A node as the directory sees it. */
+export interface PlacedNode {
+  readonly row: number;
+  readonly account: string;
+  readonly family: string;
+  readonly models: readonly PlacedModel[];
+  /** False while nobody knows which models it serves: it declares none and has not answered a poll. */
+  readonly areModelsKnown: boolean;
+}
+
+/** Everything in the directory, by key. */
+export interface CompiledDirectory {
+  readonly families: readonly string[];
+  readonly accounts: ReadonlyMap<string, AccountData>;
+  /** By `entryKey(account, name)`. */
+  readonly policies: ReadonlyMap<string, PolicyData>;
+  /** By `entryKey(account, name)`. */
+  readonly models: ReadonlyMap<string, ModelData>;
+  /** What the operator should know and what nothing was refused for. */
+  readonly warnings: readonly string[];
+}
+
+/** An empty directory, before the first configuration. */
+export const EMPTY_DIRECTORY: CompiledDirectory = {
+  families: [],
+  accounts: new Map(),
+  policies: new Map(),
+  models: new Map(),
+  warnings: [],
+};
+
+/** Key of something that belongs to an account. */
+export function entryKey(account: string, name: string): string {
+  return JSON.stringify([account, name]);
+}
+
+/**
+ * Compiles the whole directory.
+ *
+ * @param config order of its nodes is the order of registration of their families.
+ * @param nodes what is placed, in that order; nodes that leave are not among them.
+ */
+export function compileDirectory(
+  config: Pick<Config, "accounts" | "policies" | "models" | "nodes">,
+  nodes: readonly PlacedNode[],
+  names: NameRegistry,
+): CompiledDirectory {
+  const warnings: string[] = [];
+  for (const { family } of config.nodes) names.families.register("", family);
+  for (const policy of config.policies) {
+    for (const { family } of policy.acceleratorPreference) names.families.register("", family);
+  }
+  const chains = new Map(config.accounts.map(({ name }) => [name, accountChain(name, config.nodes, names, warnings)]));
+  const policies = new Map<string, PolicyData>();
+  for (const policy of config.policies) {
+    const data = compilePolicyData(policy, chains.get(policy.account) ?? [], names);
+    if (data === null) warnings.push(tooMany(`policy ${policy.name} is left out`, "policies"));
+    else policies.set(entryKey(policy.account, policy.name), data);
+  }
+  const accounts = new Map<string, AccountData>();
+  config.accounts.forEach((account, index) => {
+    const isCatalogComplete = nodes.every((node) => node.account !== account.name || node.areModelsKnown);
+    const data = accountData(account, { index, isCatalogComplete }, chains.get(account.name) ?? [], names);
+    if (data === null) warnings.push(tooMany(`account ${account.name} is left out`, "policies"));
+    else accounts.set(account.name, data);
+  });
+  const models = compileModels(config, nodes, accounts, names, warnings);
+  return { families: names.families.list(), accounts, policies, models, warnings };
+}
+
+type Chain = PolicyData["chain"];
+
+/** The families of an account in order of first registration, each its own tier. */
+function accountChain(account: string, nodes: Config["nodes"], names: NameRegistry, warnings: string[]): Chain {
+  const families = [...new Set(nodes.filter((node) => node.account === account).map((node) => node.family))];
+  if (families.length > CHAIN_FAMILIES_MAX) {
+    warnings.push(
+      `account ${account} has nodes of ${families.length} families; policies that name none use the first ` +
+        `${CHAIN_FAMILIES_MAX}: name the families in accelerator_preference`,
+    );
+  }
+  return families
+    .map((family) => names.families.find("", family))
+    .filter((family) => family >= 0)
+    .slice(0, CHAIN_FAMILIES_MAX)
+    .map((family, order) => ({ family, priority: order + 1 }));
+}
+
+function compilePolicyData(policy: PolicyConfig, allFamilies: Chain, names: NameRegistry): PolicyData | null {
+  const index = names.policies.register(policy.account, policy.name);
+  if (index < 0) return null;
+  const stated = policy.acceleratorPreference
+    .map(({ family, priority }) => ({ family: names.families.find("", family), priority }))
+    .filter(({ family }) => family >= 0)
+    .slice(0, CHAIN_FAMILIES_MAX);
+  return {
+    account: policy.account,
+    name: policy.name,
+    index,
+    chain: policy.acceleratorPreference.length === 0 ? allFamilies : stated,
+    latencyTargetMs: policy.latencyTargetMs ?? Number.NaN,
+    ttftTargetMs: policy.ttftTargetMs ?? Number.NaN,
+    tokenTargetMs: policy.tokenTargetMs ?? Number.NaN,
+    costPriority: policy.costPriority,
+    queueOnSaturation: policy.queueOnSaturation,
+    maxQueueMs: policy.maxQueueMs,
+    acceptableWaiting: policy.acceptableWaiting,
+  };
+}
+
+function accountData(
+  account: AccountConfig,
+  { index, isCatalogComplete }: { index: number; isCatalogComplete: boolean },
+  chain: Chain,
+  names: NameRegistry,
+): AccountData | null {
+  const builtIn = names.policies.register(account.name, BUILT_IN_POLICY);
+  if (builtIn < 0) return null;
+  return {
+    name: account.name,
+    index,
+    defaultPolicy: account.defaultPolicy,
+    isCatalogComplete,
+    builtIn: { ...BUILT_IN, account: account.name, index: builtIn, chain },
+  };
+}
+
+/** What stands behind every account's default: balanced, no target, no queue. */
+const BUILT_IN = {
+  name: BUILT_IN_POLICY,
+  latencyTargetMs: Number.NaN,
+  ttftTargetMs: Number.NaN,
+  tokenTargetMs: Number.NaN,
+  costPriority: "balanced",
+  queueOnSaturation: false,
+  maxQueueMs: 30_000,
+  acceptableWaiting: 4,
+} as const;
+
+interface ModelDraft {
+  account: string;
+  name: string;
+  policy: string | null;
+  isRegistered: boolean;
+  rows: number[];
+  placements: number[];
+  families: number[];
+}
+
+function compileModels(
+  config: Pick<Config, "models">,
+  nodes: readonly PlacedNode[],
+  accounts: ReadonlyMap<string, AccountData>,
+  names: NameRegistry,
+  warnings: string[],
+): Map<string, ModelData> {
+  const drafts = new Map<string, ModelDraft>();
+  const draft = (account: string, name: string, policy: string | null, isRegistered: boolean): ModelDraft => {
+    const key = entryKey(account, name);
+    let found = drafts.get(key);
+    if (found === undefined) {
+      found = { account, name, policy, isRegistered, rows: [], placements: [], families: [] };
+      drafts.set(key, found);
+    }
+    return found;
+  };
+  for (const { account, name, policy } of config.models) draft(account, name, policy, true);
+  for (const node of nodes) {
+    const family = names.families.find("", node.family);
+    // more families than an index can tell apart: such a node takes no traffic, and placing it warned already
+    if (family < 0) continue;
+    for (const { name, placement } of node.models) {
+      const model = draft(node.account, name, null, false);
+      model.rows.push(node.row);
+      model.placements.push(placement);
+      model.families.push(family);
+    }
+  }
+  const models = new Map<string, ModelData>();
+  let leftOut = 0;
+  for (const [key, { rows, placements, families, ...rest }] of drafts) {
+    if (!accounts.has(rest.account)) continue;
+    const index = names.models.register(rest.account, rest.name);
+    if (index < 0) {
+      leftOut += 1;
+      continue;
+    }
+    models.set(key, {
+      ...rest,
+      index,
+      rows: Int32Array.from(rows),
+      placements: Int32Array.from(placements),
+      families: Int32Array.from(families),
+    });
+  }
+  if (leftOut > 0) warnings.push(tooMany(`${leftOut} models are left out`, "models"));
+  return models;
+}
+
+function tooMany(what: string, kind: string): string {
+  return `${what}: this process has seen as many ${kind} as it can tell apart; restart it to forget the old ones`;
+}

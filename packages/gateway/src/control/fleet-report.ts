@@ -1,0 +1,163 @@
+/** The state of the fleet as JSON, for the admin API, the demo and tests. Unknown numbers are null. */
+
+import { depthOf, type FleetTable, msOfTick } from "@zml/engine";
+import type { Fleet, FleetNode } from "./fleet.ts";
+
+/** What a node does about traffic, in the order in which availability asks. */
+export type NodeStateName = "draining" | "unhealthy" | "not_polled" | "cooling_down" | "trial" | "healthy";
+
+export interface NodeReportJson {
+  readonly id: string;
+  readonly url: string;
+  readonly account: string;
+  readonly family: string;
+  readonly engine: string | null;
+  readonly models: readonly string[];
+  readonly state: NodeStateName;
+  readonly cooldown_remaining_ms: number | null;
+  /** Requests on the node, whoever sent them. */
+  readonly depth: number;
+  readonly in_flight: number;
+  readonly foreign: number | null;
+  readonly running: number | null;
+  readonly waiting: number | null;
+  readonly max_in_flight: number;
+  /** Capacity: of its fastest model. */
+  readonly tokens_per_second: number | null;
+  readonly stream_tokens_per_second: number | null;
+  readonly price_usd_per_hour: number | null;
+  readonly health_score: number | null;
+  readonly error_rate: number | null;
+  readonly kv_use: number | null;
+  readonly free_memory_gib: number | null;
+  readonly last_success_age_ms: number | null;
+  readonly data_age_ms: number | null;
+}
+
+export interface ModelReportJson {
+  readonly account: string;
+  readonly name: string;
+  readonly is_registered: boolean;
+  readonly policy: string | null;
+  readonly nodes: number;
+  readonly mean_output_tokens: number | null;
+}
+
+export interface FleetReportJson {
+  readonly version: number;
+  readonly totals: {
+    readonly nodes: number;
+    readonly healthy_nodes: number;
+    readonly depth: number;
+    readonly in_flight: number;
+    readonly parked: number;
+    readonly tokens_per_second: number;
+    readonly price_usd_per_hour: number | null;
+    readonly workers: number;
+    readonly listening_workers: number;
+    readonly worker_crashes: number;
+  };
+  readonly nodes: readonly NodeReportJson[];
+  readonly models: readonly ModelReportJson[];
+}
+
+/** Everything that a report reads. */
+export interface ReportSources {
+  readonly fleet: Fleet;
+  readonly table: FleetTable;
+  readonly nowMs: number;
+  readonly parked: number;
+  readonly listeningWorkers: number;
+  readonly workerCrashes: number;
+}
+
+/** Reads the whole fleet. Sorted by id; a node that leaves is in it until its last request has ended. */
+export function fleetReport(sources: ReportSources): FleetReportJson {
+  const { fleet, table, nowMs } = sources;
+  const nodes = [...fleet.nodes].map((node) => nodeReport(table, node, nowMs)).sort((a, b) => compare(a.id, b.id));
+  const models = [...fleet.directory.models.values()].map(
+    ({ account, name, isRegistered, policy, rows, index }): ModelReportJson => ({
+      account,
+      name,
+      is_registered: isRegistered,
+      policy,
+      nodes: rows.length,
+      mean_output_tokens: known(table.meanOutputTokens[index]),
+    }),
+  );
+  models.sort((a, b) => compare(a.account, b.account) || compare(a.name, b.name));
+  const sum = (of: (node: NodeReportJson) => number | null): number =>
+    nodes.reduce((total, node) => total + (of(node) ?? 0), 0);
+  const hasPrice = nodes.some((node) => node.price_usd_per_hour !== null);
+  return {
+    version: fleet.version,
+    totals: {
+      nodes: nodes.length,
+      healthy_nodes: nodes.filter((node) => node.state === "healthy").length,
+      depth: sum((node) => node.depth),
+      in_flight: sum((node) => node.in_flight),
+      parked: sources.parked,
+      tokens_per_second: sum((node) => node.tokens_per_second),
+      price_usd_per_hour: hasPrice ? sum((node) => node.price_usd_per_hour) : null,
+      workers: table.workers,
+      listening_workers: sources.listeningWorkers,
+      worker_crashes: sources.workerCrashes,
+    },
+    nodes,
+    models,
+  };
+}
+
+function nodeReport(table: FleetTable, node: FleetNode, nowMs: number): NodeReportJson {
+  const { row, config } = node;
+  const placements = [...node.placements.values()];
+  const fastest = (column: Float64Array) =>
+    placements.reduce((best, placement) => Math.max(best, column[placement] ?? Number.NaN), Number.NEGATIVE_INFINITY);
+  const state = stateOf(table, row, nowMs);
+  const remainingMs = msOfTick(table.cooldownUntil[row] ?? 0) - nowMs;
+  return {
+    id: config.id,
+    url: config.url,
+    account: config.account,
+    family: config.family,
+    engine: node.engine,
+    models: [...node.placements.keys()],
+    state,
+    cooldown_remaining_ms: state === "cooling_down" ? Math.round(remainingMs) : null,
+    depth: depthOf(table, row),
+    in_flight: table.total.inFlight[row] ?? 0,
+    foreign: known(table.foreign[row]),
+    running: known(table.running[row]),
+    waiting: known(table.waiting[row]),
+    max_in_flight: table.maxInFlight[row] ?? 0,
+    tokens_per_second: known(fastest(table.tokensPerSecond)),
+    stream_tokens_per_second: known(fastest(table.streamTokensPerSecond)),
+    price_usd_per_hour: known(table.priceUsdPerHour[row]),
+    health_score: known(table.healthScore[row]),
+    error_rate: known(table.errorRate[row]),
+    kv_use: known(table.kvUse[row]),
+    free_memory_gib: known(table.freeMemoryGib[row]),
+    last_success_age_ms: known(nowMs - (table.lastSuccessAtMs[row] ?? Number.NaN)),
+    data_age_ms: known(nowMs - (table.polledAtMs[row] ?? Number.NaN)),
+  };
+}
+
+/** What availability would say about the node itself. */
+export function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
+  if (table.isLive[row] !== 1 || table.isDraining[row] === 1) return "draining";
+  if (table.isUnhealthy[row] === 1) return "unhealthy";
+  if (table.goodPolls[row] === 0) return "not_polled";
+  const cooldownUntil = table.cooldownUntil[row] ?? 0;
+  if (cooldownUntil === 0) return "healthy";
+  // past and not cleared: the next request there is its trial
+  return msOfTick(cooldownUntil) > nowMs ? "cooling_down" : "trial";
+}
+
+function known(value: number | undefined): number | null {
+  return value === undefined || !Number.isFinite(value) ? null : value;
+}
+
+/** By code unit: the same order on every machine. */
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}

@@ -1,0 +1,376 @@
+/**
+ * The fleet as configured and as it reports itself, kept in the fleet table and in the directory. Turns a configuration,
+ * or what a poll found, into rows, into what the workers must hear and into what the poller must poll. Touches no thread
+ * and no socket.
+ */
+
+import { isDeepStrictEqual } from "node:util";
+import { DEFAULT_MAX_IN_FLIGHT, type FleetTable, isRowIdle, publish, takeModelRow, takeNodeRow } from "@zml/engine";
+import type { Config, EngineName, NodeConfig } from "@zml/protocol";
+import type { ReportedModel } from "../availability/adapters/adapter.ts";
+import type { NodeSpec } from "../availability/node-spec.ts";
+import { type ConfigSecrets, NO_SECRETS } from "../config/resolve-secrets.ts";
+import type { WorkerKey, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
+import { type CompiledDirectory, compileDirectory, EMPTY_DIRECTORY, type PlacedNode } from "./compile-directory.ts";
+import { directoryDelta } from "./directory-delta.ts";
+import type { NameRegistry } from "./name-registry.ts";
+import { PlacementRows, RowPool } from "./rows.ts";
+import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
+import { workerKeys, workerNode } from "./worker-view.ts";
+
+/** A node that has a row. */
+export interface FleetNode {
+  readonly row: number;
+  config: NodeConfig;
+  /** As configured, else as detected, else null. */
+  engine: EngineName | null;
+  /** Last list that the node reported; null: none yet. Kept while it is down. */
+  reported: readonly ReportedModel[] | null;
+  /** True since its first good poll. */
+  hasAnswered: boolean;
+  /** Models it serves now: caller's name → placement row. */
+  placements: ReadonlyMap<string, number>;
+  /** Version without it; infinite while it is configured. */
+  leftAtVersion: number;
+}
+
+/** What a commit did. */
+export interface FleetChange {
+  /** Messages for each worker, in order; empty when nothing changed. */
+  readonly updates: readonly WorkerUpdate[];
+  readonly version: number;
+  readonly added: readonly NodeSpec[];
+  readonly updated: readonly NodeSpec[];
+  /** Rows that need no poll any more. */
+  readonly removed: readonly number[];
+  /** New ones only. */
+  readonly warnings: readonly string[];
+}
+
+interface Entry extends FleetNode {
+  readonly rows: PlacementRows;
+}
+
+export class Fleet {
+  readonly #table: FleetTable;
+  readonly #names: NameRegistry;
+  readonly #nodeRows: RowPool;
+  readonly #placementRows: RowPool;
+  /** By identity: id at url. */
+  readonly #entries = new Map<string, Entry>();
+  readonly #byRow = new Map<number, Entry>();
+  #config: Config | null = null;
+  #secrets: ConfigSecrets = NO_SECRETS;
+  #version = 0;
+  #directory: CompiledDirectory = EMPTY_DIRECTORY;
+  #workerNodes = new Map<number, WorkerNode>();
+  #specs = new Map<number, NodeSpec>();
+  #settings: WorkerSettings | null = null;
+  #keys: readonly WorkerKey[] | null = null;
+  #warned = new Set<string>();
+  #modelRowsTaken = 0;
+
+  constructor(table: FleetTable, names: NameRegistry) {
+    this.#table = table;
+    this.#names = names;
+    this.#nodeRows = new RowPool(table.nodeRows);
+    this.#placementRows = new RowPool(table.placementRows);
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  get directory(): CompiledDirectory {
+    return this.#directory;
+  }
+
+  /** Nodes that have a row, those that leave included. */
+  get nodes(): Iterable<FleetNode> {
+    return this.#entries.values();
+  }
+
+  /** The node on a row. */
+  nodeAt(row: number): FleetNode | undefined {
+    return this.#byRow.get(row);
+  }
+
+  /** Takes a configuration; `commit` puts it in force. */
+  setConfig(config: Config, secrets: ConfigSecrets): void {
+    this.#config = config;
+    this.#secrets = secrets;
+  }
+
+  /** A poll found these models. */
+  noteModels(row: number, models: readonly ReportedModel[]): void {
+    const entry = this.#byRow.get(row);
+    if (entry === undefined) return;
+    entry.reported = models;
+    entry.hasAnswered = true;
+  }
+
+  /** A poll found the engine. */
+  noteEngine(row: number, engine: EngineName): void {
+    const entry = this.#byRow.get(row);
+    if (entry !== undefined && entry.config.engine === null) entry.engine = engine;
+  }
+
+  /** A node answered a poll. Returns true the first time. */
+  noteAnswer(row: number): boolean {
+    const entry = this.#byRow.get(row);
+    if (entry === undefined || entry.hasAnswered) return false;
+    entry.hasAnswered = true;
+    return true;
+  }
+
+  /** Puts everything that was set or noted since the last commit in force, as one version. */
+  commit(): FleetChange {
+    const config = this.#config;
+    if (config === null) throw new Error("the fleet has no configuration yet");
+    const warnings: string[] = [];
+    const next = this.#version + 1;
+    publish(this.#table, () => this.#placeNodes(config, next, warnings));
+    const placed = this.#placedNodes(config);
+    const directory = compileDirectory(config, placed, this.#names);
+    this.#takeModelRows();
+    warnings.push(...directory.warnings);
+    const change = this.#changeFor(config, directory);
+    const pollerChange = this.#pollerChange();
+    const previous = this.#version;
+    const updates = Object.keys(change).length === 0 ? [] : sliceUpdate(change, { version: next, previous });
+    if (updates.length > 0) this.#version = next;
+    return { updates, version: this.#version, ...pollerChange, warnings: this.#onlyNew(warnings) };
+  }
+
+  /** Everything, for a worker that knows nothing. */
+  fullUpdates(): WorkerUpdate[] {
+    const change: WorkerChange = { nodes: [...this.#workerNodes.values()] };
+    const directory = directoryDelta(EMPTY_DIRECTORY, this.#directory);
+    if (directory !== null) change.directory = directory;
+    if (this.#settings !== null) change.settings = this.#settings;
+    if (this.#keys !== null) change.keys = this.#keys;
+    return sliceUpdate(change, { version: this.#version, previous: 0 });
+  }
+
+  /** True when rows wait for their last request or for an acknowledgment. */
+  get isAnyLeaving(): boolean {
+    for (const entry of this.#entries.values()) {
+      if (entry.leftAtVersion !== Number.POSITIVE_INFINITY || entry.rows.isAnyLeaving) return true;
+    }
+    return false;
+  }
+
+  /**
+   * Frees rows of nodes and models that left: only when no request stands on the node and every worker has acknowledged
+   * a version without it, so that nobody can book a place there any more.
+   *
+   * @param ackedVersion the least version over all workers.
+   * @returns node rows freed.
+   */
+  collect(ackedVersion: number): number {
+    let freed = 0;
+    for (const [key, entry] of this.#entries) {
+      const isGone = entry.leftAtVersion <= ackedVersion;
+      if (!isGone && !entry.rows.isAnyLeaving) continue;
+      if (!isRowIdle(this.#table, entry.row)) continue;
+      if (!isGone) {
+        entry.rows.collect(this.#placementRows, ackedVersion);
+        continue;
+      }
+      publish(this.#table, () => {
+        this.#table.isLive[entry.row] = 0;
+      });
+      entry.rows.clear(this.#placementRows);
+      this.#entries.delete(key);
+      this.#byRow.delete(entry.row);
+      this.#nodeRows.free(entry.row);
+      freed += 1;
+    }
+    return freed;
+  }
+
+  #placeNodes(config: Config, version: number, warnings: string[]): void {
+    const table = this.#table;
+    const configured = new Set<string>();
+    for (const node of config.nodes) {
+      const key = identityKey(node);
+      configured.add(key);
+      const entry = this.#entries.get(key) ?? this.#takeRow(node, warnings);
+      if (entry === null) continue;
+      this.#configureRow(entry, node);
+      const names = servedNames(entry);
+      entry.placements = entry.rows.assign(names, table, this.#placementRows, version);
+      if (entry.placements.size < names.length) {
+        warnings.push(
+          `node ${node.id} serves ${names.length} models and there is room for ${entry.placements.size}: ` +
+            "list the models to route under its models, or raise limits.nodes",
+        );
+      }
+    }
+    for (const [key, entry] of this.#entries) {
+      if (configured.has(key) || entry.leftAtVersion !== Number.POSITIVE_INFINITY) continue;
+      entry.leftAtVersion = version;
+      table.isDraining[entry.row] = 1;
+    }
+  }
+
+  #takeRow(node: NodeConfig, warnings: string[]): Entry | null {
+    const row = this.#nodeRows.take();
+    if (row < 0) {
+      warnings.push(
+        `node ${node.id} has no row yet: all ${this.#table.nodeRows} are taken; it joins when nodes that left have ` +
+          "ended their requests, or raise limits.nodes and restart",
+      );
+      return null;
+    }
+    takeNodeRow(this.#table, row, {
+      family: this.#names.families.register("", node.family),
+      identity: this.#names.identities.register(node.url, node.id),
+      maxInFlight: node.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT,
+      cooldownMs: node.failover.cooldownMs,
+      priceUsdPerHour: node.usdPerGpuHour * node.gpus,
+    });
+    const entry: Entry = {
+      row,
+      config: node,
+      engine: node.engine,
+      reported: null,
+      hasAnswered: false,
+      placements: new Map(),
+      leftAtVersion: Number.POSITIVE_INFINITY,
+      rows: new PlacementRows(),
+    };
+    this.#entries.set(identityKey(node), entry);
+    this.#byRow.set(row, entry);
+    return entry;
+  }
+
+  /** Writes what the configuration says into a row that may have been there before; what was measured stays. */
+  #configureRow(entry: Entry, node: NodeConfig): void {
+    const { row } = entry;
+    const table = this.#table;
+    if (node.engine !== entry.config.engine) entry.engine = node.engine;
+    if (node.maxInFlight !== null) table.maxInFlight[row] = node.maxInFlight;
+    // the next poll puts the engine's own limit here
+    else if (entry.config.maxInFlight !== null) table.maxInFlight[row] = DEFAULT_MAX_IN_FLIGHT;
+    table.family[row] = this.#names.families.register("", node.family);
+    table.cooldownMs[row] = node.failover.cooldownMs;
+    table.priceUsdPerHour[row] = node.usdPerGpuHour * node.gpus;
+    table.isDraining[row] = 0;
+    entry.config = node;
+    entry.leftAtVersion = Number.POSITIVE_INFINITY;
+  }
+
+  #placedNodes(config: Config): PlacedNode[] {
+    const placed: PlacedNode[] = [];
+    for (const node of config.nodes) {
+      const entry = this.#entries.get(identityKey(node));
+      if (entry === undefined) {
+        // no row: what it serves is unknown until it has one
+        placed.push({ row: -1, account: node.account, family: node.family, models: [], areModelsKnown: false });
+        continue;
+      }
+      placed.push({
+        row: entry.row,
+        account: node.account,
+        family: node.family,
+        models: [...entry.placements].map(([name, placement]) => ({ name, placement })),
+        areModelsKnown: node.models !== null || entry.hasAnswered,
+      });
+    }
+    return placed;
+  }
+
+  #takeModelRows(): void {
+    if (this.#names.models.size === this.#modelRowsTaken) return;
+    publish(this.#table, () => {
+      for (; this.#modelRowsTaken < this.#names.models.size; this.#modelRowsTaken++) {
+        takeModelRow(this.#table, this.#modelRowsTaken);
+      }
+    });
+  }
+
+  #configured(): Entry[] {
+    return [...this.#entries.values()].filter((entry) => entry.leftAtVersion === Number.POSITIVE_INFINITY);
+  }
+
+  #changeFor(config: Config, directory: CompiledDirectory): WorkerChange {
+    const change: WorkerChange = {};
+    const delta = directoryDelta(this.#directory, directory);
+    this.#directory = directory;
+    if (delta !== null) change.directory = delta;
+
+    const before = this.#workerNodes;
+    this.#workerNodes = new Map(
+      this.#configured().map((entry) => [entry.row, workerNode(entry, this.#secrets, this.#names)]),
+    );
+    const nodes = [...this.#workerNodes.values()].filter((node) => !isDeepStrictEqual(node, before.get(node.row)));
+    const removeNodes = [...before.keys()].filter((row) => !this.#workerNodes.has(row));
+    if (nodes.length > 0) change.nodes = nodes;
+    if (removeNodes.length > 0) change.removeNodes = removeNodes;
+
+    const { data, limits, timeouts, failover, workers } = config;
+    const settings: WorkerSettings = {
+      data: { headMs: data.headMs, bodyMs: data.bodyMs, keepAliveMs: data.keepAliveMs },
+      limits,
+      timeouts,
+      failover,
+      workers,
+    };
+    if (!isDeepStrictEqual(settings, this.#settings)) change.settings = settings;
+    this.#settings = settings;
+    const keys = workerKeys(this.#secrets);
+    if (!isDeepStrictEqual(keys, this.#keys)) change.keys = keys;
+    this.#keys = keys;
+    return change;
+  }
+
+  #pollerChange(): Pick<FleetChange, "added" | "updated" | "removed"> {
+    const before = this.#specs;
+    this.#specs = new Map(this.#configured().map((entry) => [entry.row, nodeSpec(entry, this.#secrets, this.#names)]));
+    const added: NodeSpec[] = [];
+    const updated: NodeSpec[] = [];
+    for (const [row, spec] of this.#specs) {
+      const old = before.get(row);
+      if (old === undefined) added.push(spec);
+      else if (!isDeepStrictEqual(old, spec)) updated.push(spec);
+    }
+    return { added, updated, removed: [...before.keys()].filter((row) => !this.#specs.has(row)) };
+  }
+
+  #onlyNew(warnings: readonly string[]): string[] {
+    const fresh = warnings.filter((warning) => !this.#warned.has(warning));
+    this.#warned = new Set(warnings);
+    return fresh;
+  }
+}
+
+function identityKey({ id, url }: { id: string; url: string }): string {
+  return JSON.stringify([url, id]);
+}
+
+/** What a node serves: what it declares, else what it last reported. */
+function servedNames({ config, reported }: FleetNode): string[] {
+  if (config.models !== null) return [...new Set(config.models.map(({ name }) => name))];
+  return [...new Set((reported ?? []).map(({ id }) => id))];
+}
+
+function nodeSpec(entry: FleetNode, secrets: ConfigSecrets, names: NameRegistry): NodeSpec {
+  const { config } = entry;
+  const upstream = new Map(config.models?.map(({ name, upstreamModel }) => [name, upstreamModel]));
+  return {
+    row: entry.row,
+    id: config.id,
+    url: config.url,
+    engine: config.engine,
+    apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
+    httpVersion: config.httpVersion,
+    healthPath: config.engine === "custom" ? config.custom.healthPath : null,
+    health: config.health,
+    maxInFlight: config.maxInFlight,
+    placements: [...entry.placements].flatMap(([name, placement]) => {
+      const model = names.models.find(config.account, name);
+      return model < 0 ? [] : [{ model, name, upstreamId: upstream.get(name) ?? name, placement }];
+    }),
+  };
+}

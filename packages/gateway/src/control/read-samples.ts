@@ -1,0 +1,32 @@
+/** The flat numbers in which a worker reports what ended, as objects. Pure. */
+
+import { OUTCOMES } from "@zml/engine";
+import type { AttemptSample } from "../availability/index.ts";
+import { SAMPLE_FIELDS } from "../thread-messages.ts";
+
+const FIELDS = SAMPLE_FIELDS.length;
+const AT = Object.fromEntries(SAMPLE_FIELDS.map((name, index) => [name, index])) as Readonly<
+  Record<(typeof SAMPLE_FIELDS)[number], number>
+>;
+
+/** @param atMs engine clock, ms: when they arrived, which is at most one message later than they ended. */
+export function readSamples(flat: Float64Array, atMs: number): AttemptSample[] {
+  const samples: AttemptSample[] = [];
+  for (let start = 0; start + FIELDS <= flat.length; start += FIELDS) {
+    const at = (name: (typeof SAMPLE_FIELDS)[number]) => flat[start + AT[name]] as number;
+    const outcome = OUTCOMES[at("outcome")];
+    if (outcome === undefined) continue;
+    samples.push({
+      row: at("row"),
+      placement: at("placement"),
+      model: at("model"),
+      outcome,
+      promptTokens: at("promptTokens"),
+      outputTokens: at("outputTokens"),
+      firstTokenMs: at("firstTokenMs"),
+      durationMs: at("durationMs"),
+      atMs,
+    });
+  }
+  return samples;
+}

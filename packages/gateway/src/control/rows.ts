@@ -1,0 +1,77 @@
+/** Rows of the fleet table: which are taken, by what, and when they are free again. */
+
+import { type FleetTable, takePlacementRow } from "@zml/engine";
+
+/** A pool of row numbers. Lowest first while the table fills, so that memory is touched only for what is used. */
+export class RowPool {
+  readonly #size: number;
+  readonly #free: number[] = [];
+  #next = 0;
+
+  constructor(size: number) {
+    this.#size = size;
+  }
+
+  /** A free row, -1: none is left. */
+  take(): number {
+    const freed = this.#free.pop();
+    if (freed !== undefined) return freed;
+    if (this.#next >= this.#size) return -1;
+    this.#next += 1;
+    return this.#next - 1;
+  }
+
+  /** Gives a row back. */
+  free(row: number): void {
+    this.#free.push(row);
+  }
+}
+
+/**
+ * The placement rows of one node. A model that leaves the node keeps its row until every worker has acknowledged that
+ * and no request runs on the node; a model that comes back before finds its figures again.
+ */
+export class PlacementRows {
+  readonly #rows = new Map<string, { placement: number; leftAtVersion: number }>();
+
+  /** Takes a row for each name and marks the others as left at `version`. Names for which no row is left are absent. */
+  assign(names: readonly string[], table: FleetTable, pool: RowPool, version: number): Map<string, number> {
+    const assigned = new Map<string, number>();
+    for (const name of names) {
+      let entry = this.#rows.get(name);
+      if (entry === undefined) {
+        const placement = pool.take();
+        if (placement < 0) continue;
+        takePlacementRow(table, placement);
+        entry = { placement, leftAtVersion: Number.POSITIVE_INFINITY };
+        this.#rows.set(name, entry);
+      }
+      entry.leftAtVersion = Number.POSITIVE_INFINITY;
+      assigned.set(name, entry.placement);
+    }
+    for (const [name, entry] of this.#rows) {
+      if (!assigned.has(name) && entry.leftAtVersion === Number.POSITIVE_INFINITY) entry.leftAtVersion = version;
+    }
+    return assigned;
+  }
+
+  /** True when a row waits to be freed. */
+  get isAnyLeaving(): boolean {
+    return [...this.#rows.values()].some((entry) => entry.leftAtVersion !== Number.POSITIVE_INFINITY);
+  }
+
+  /** Frees what left at `ackedVersion` or before. The node must be idle. */
+  collect(pool: RowPool, ackedVersion: number): void {
+    for (const [name, entry] of this.#rows) {
+      if (entry.leftAtVersion > ackedVersion) continue;
+      pool.free(entry.placement);
+      this.#rows.delete(name);
+    }
+  }
+
+  /** Frees all rows of a node that is gone. */
+  clear(pool: RowPool): void {
+    for (const { placement } of this.#rows.values()) pool.free(placement);
+    this.#rows.clear();
+  }
+}

@@ -1,0 +1,44 @@
+/** What of a configuration reaches a worker. Pure. */
+
+import { createHash } from "node:crypto";
+import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import type { WorkerKey, WorkerNode } from "../thread-messages.ts";
+import type { FleetNode } from "./fleet.ts";
+import type { NameRegistry } from "./name-registry.ts";
+
+/** A node as workers dispatch to it. */
+export function workerNode(
+  { row, config, engine }: FleetNode,
+  secrets: ConfigSecrets,
+  names: NameRegistry,
+): WorkerNode {
+  const upstreamModels: Record<number, string> = {};
+  for (const { name, upstreamModel } of config.models ?? []) {
+    const model = names.models.find(config.account, name);
+    if (model >= 0 && upstreamModel !== name) upstreamModels[model] = upstreamModel;
+  }
+  return {
+    row,
+    id: config.id,
+    family: config.family,
+    account: config.account,
+    url: config.url,
+    engine,
+    apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
+    timeouts: config.timeouts,
+    maxConnections: config.maxConnections,
+    keepAliveMs: config.keepAliveMs,
+    maxConnectionAgeMs: config.maxConnectionAgeMs,
+    upstreamModels,
+  };
+}
+
+/** The callers' keys, by hash: a worker can check one and never tell one. */
+export function workerKeys(secrets: ConfigSecrets): WorkerKey[] {
+  return secrets.keys.map(({ key, secret }) => ({
+    name: key.name,
+    account: key.account,
+    scopes: key.scopes,
+    sha256: createHash("sha256").update(secret.reveal()).digest("hex"),
+  }));
+}

@@ -1,0 +1,148 @@
+/** From a record of the evidence ring to its JSON. Pure; names are looked up by the caller's registries. */
+
+import type { EvidenceFamily, EvidenceRecord } from "@zml/engine";
+import type { DecisionJson, EarlierJson, FamilyJson, OutcomeJson } from "./decision-json.ts";
+
+/** Names behind the indexes of a record; null: unknown. */
+export interface EvidenceNames {
+  model(index: number): { account: string; name: string } | null;
+  policy(index: number): string | null;
+  family(index: number): string | null;
+  node(identity: number): { id: string; url: string } | null;
+}
+
+/** What surrounds a record. */
+export interface DecisionContext {
+  /** The id as it was asked for. */
+  readonly id: string;
+  readonly worker: number;
+  /** Unix ms of engine time 0. */
+  readonly unixOriginMs: number;
+  /** Records of the same request before this one, oldest first. */
+  readonly earlier: readonly EvidenceRecord[];
+}
+
+/** Renders one decision. */
+export function renderDecision(record: EvidenceRecord, names: EvidenceNames, context: DecisionContext): DecisionJson {
+  const model = names.model(record.model);
+  const node = names.node(record.identity);
+  const isChosen = record.identity >= 0;
+  const families = record.families.map((family) => renderFamily(family, record, names));
+  return {
+    decision: context.id,
+    worker: context.worker,
+    sequence: record.sequence,
+    decided_at: new Date(context.unixOriginMs + record.decidedAtMs).toISOString(),
+    version: record.directoryVersion,
+    request: {
+      account: model?.account ?? null,
+      model: model?.name ?? null,
+      endpoint: record.endpoint,
+      stream: record.isStream,
+      prompt_tokens: known(record.promptTokens),
+      max_tokens: known(record.maxTokens),
+      waited_ms: ms(record.decidedAtMs - record.admittedAtMs),
+    },
+    policy: {
+      name: names.policy(record.policy),
+      source: record.policySource,
+      cost_priority: record.costPriority,
+      latency_target_ms: known(record.latencyTargetMs),
+    },
+    hint: record.hint === "none" ? null : { family: names.family(record.hintFamily), use: record.hint },
+    choice: {
+      reason: record.reason,
+      node: node?.id ?? null,
+      url: node?.url ?? null,
+      family: names.family(record.family),
+      depth: known(record.depth),
+      estimate_ms: ms(record.estimateMs),
+      cost_usd: known(record.costUsd),
+      headroom_ms: isChosen ? ms(record.latencyTargetMs - record.estimateMs) : null,
+      is_trial: record.isTrial,
+      data_age_ms: ms(record.dataAgeMs),
+      retry_after_ms: ms(record.retryAfterMs),
+      booking_races: record.bookingRaces,
+    },
+    families,
+    runner_up: isChosen ? runnerUp(families, record) : null,
+    outside_chain: record.outsideChain,
+    are_prices_unknown: record.arePricesUnknown,
+    attempt: isChosen ? Math.max(1, record.attempt) : record.attempt,
+    earlier: context.earlier.map((before) => renderEarlier(before, names)),
+    outcome: renderOutcome(record),
+  };
+}
+
+function renderFamily(family: EvidenceFamily, record: EvidenceRecord, names: EvidenceNames): FamilyJson {
+  const hasBest = family.bestIdentity >= 0;
+  return {
+    family: names.family(family.family) ?? "?",
+    tier: family.tier + 1,
+    nodes: family.nodes,
+    best_node: hasBest ? (names.node(family.bestIdentity)?.id ?? null) : null,
+    depth: hasBest ? known(family.depth) : null,
+    estimate_ms: hasBest ? ms(family.estimateMs) : null,
+    cost_usd: hasBest ? known(family.costUsd) : null,
+    headroom_ms: hasBest ? ms(record.latencyTargetMs - family.estimateMs) : null,
+    is_chosen: record.identity >= 0 && family.family === record.family,
+    excluded: family.excluded,
+  };
+}
+
+function renderEarlier(record: EvidenceRecord, names: EvidenceNames): EarlierJson {
+  return {
+    sequence: record.sequence,
+    node: names.node(record.identity)?.id ?? null,
+    family: names.family(record.family),
+    reason: record.reason,
+    outcome: renderOutcome(record),
+  };
+}
+
+function renderOutcome(record: EvidenceRecord): OutcomeJson {
+  return {
+    kind: record.outcome,
+    status: record.status < 0 ? null : record.status,
+    fault: record.fault,
+    first_byte_ms: ms(record.firstByteMs),
+    first_token_ms: ms(record.firstTokenMs),
+    duration_ms: ms(record.durationMs),
+    prompt_tokens: known(record.reportedPromptTokens),
+    output_tokens: known(record.reportedOutputTokens),
+  };
+}
+
+/** Of the families that were not chosen and had a node with room, the first in what the policy weighs. */
+function runnerUp(families: readonly FamilyJson[], record: EvidenceRecord): string | null {
+  const others = families.filter((family) => !family.is_chosen && family.best_node !== null);
+  const value = (number: number | null) => number ?? Number.POSITIVE_INFINITY;
+  const misses = (family: FamilyJson) => Number((family.headroom_ms ?? 0) < 0);
+  const byEstimate = (a: FamilyJson, b: FamilyJson) => value(a.estimate_ms) - value(b.estimate_ms);
+  const leastMs = Math.min(...families.map((family) => value(family.estimate_ms)));
+  const leastUsd = Math.min(...families.map((family) => family.cost_usd || Number.POSITIVE_INFINITY));
+  const targetMs = Number.isNaN(record.latencyTargetMs) ? leastMs : record.latencyTargetMs;
+  const balance = (family: FamilyJson) =>
+    (family.cost_usd === null ? 1 : family.cost_usd / leastUsd) + value(family.estimate_ms) / targetMs;
+  others.sort((a, b) => {
+    if (record.reason === "least_estimate" || record.reason === "target_missed") return byEstimate(a, b);
+    switch (record.costPriority) {
+      case "cost":
+        return misses(a) - misses(b) || value(a.cost_usd) - value(b.cost_usd) || a.tier - b.tier;
+      case "balanced":
+        return misses(a) - misses(b) || balance(a) - balance(b);
+      case "latency":
+        return a.tier - b.tier || byEstimate(a, b);
+    }
+  });
+  return others[0]?.family ?? null;
+}
+
+function known(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}
+
+/** Milliseconds to the microsecond: more digits than any clock here has are noise. */
+function ms(value: number): number | null {
+  return Number.isFinite(value) ? Math.round(value * 1000) / 1000 : null;
+}

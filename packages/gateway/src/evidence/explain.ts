@@ -126,11 +126,13 @@ function margin({ choice, policy }: DecisionJson, next: FamilyJson): string {
   return parts.length === 0 ? "nothing to compare" : parts.join(", ");
 }
 
-function whyText({ choice }: DecisionJson): string {
+function whyText({ choice, policy }: DecisionJson): string {
   const { reason } = choice;
   switch (reason) {
     case "cheapest":
-      return "the cheapest family, and it meets the target";
+      return policy.latency_target_ms === null
+        ? "the cheapest family, and there is no target"
+        : "the cheapest family, and it meets the target";
     case "next_in_chain":
       return "the cheapest family misses the target, this is the next in the chain that meets it";
     case "best_balance":

@@ -1,6 +1,6 @@
 /** From a record of the evidence ring to its JSON. Pure; names are looked up by the caller's registries. */
 
-import type { EvidenceFamily, EvidenceRecord } from "@zml/engine";
+import { type EvidenceFamily, type EvidenceRecord, unreachable } from "@zml/engine";
 import type { DecisionJson, EarlierJson, FamilyJson, OutcomeJson } from "./decision-json.ts";
 
 /** Names behind the indexes of a record; null: unknown. */
@@ -116,26 +116,42 @@ function renderOutcome(record: EvidenceRecord): OutcomeJson {
 /** Of the families that were not chosen and had a node with room, the first in what the policy weighs. */
 function runnerUp(families: readonly FamilyJson[], record: EvidenceRecord): string | null {
   const others = families.filter((family) => !family.is_chosen && family.best_node !== null);
-  const value = (number: number | null) => number ?? Number.POSITIVE_INFINITY;
-  const misses = (family: FamilyJson) => Number((family.headroom_ms ?? 0) < 0);
-  const byEstimate = (a: FamilyJson, b: FamilyJson) => value(a.estimate_ms) - value(b.estimate_ms);
-  const leastMs = Math.min(...families.map((family) => value(family.estimate_ms)));
-  const leastUsd = Math.min(...families.map((family) => family.cost_usd || Number.POSITIVE_INFINITY));
-  const targetMs = Number.isNaN(record.latencyTargetMs) ? leastMs : record.latencyTargetMs;
-  const balance = (family: FamilyJson) =>
-    (family.cost_usd === null ? 1 : family.cost_usd / leastUsd) + value(family.estimate_ms) / targetMs;
+  const keys = sortKeys(families, record);
   others.sort((a, b) => {
-    if (record.reason === "least_estimate" || record.reason === "target_missed") return byEstimate(a, b);
-    switch (record.costPriority) {
-      case "cost":
-        return misses(a) - misses(b) || value(a.cost_usd) - value(b.cost_usd) || a.tier - b.tier;
-      case "balanced":
-        return misses(a) - misses(b) || balance(a) - balance(b);
-      case "latency":
-        return a.tier - b.tier || byEstimate(a, b);
+    for (const key of keys) {
+      const [left, right] = [key(a), key(b)];
+      if (left !== right) return left < right ? -1 : 1;
     }
+    return 0;
   });
   return others[0]?.family ?? null;
+}
+
+/** What the families were compared by, most important first; less is better. */
+function sortKeys(families: readonly FamilyJson[], record: EvidenceRecord): ((family: FamilyJson) => number)[] {
+  const estimate = (family: FamilyJson) => family.estimate_ms ?? Number.POSITIVE_INFINITY;
+  if (record.reason === "least_estimate" || record.reason === "target_missed") return [estimate];
+  const tier = (family: FamilyJson) => family.tier;
+  const misses = (family: FamilyJson) => Number((family.headroom_ms ?? 0) < 0);
+  const costs = families.map((family) => family.cost_usd).filter((cost) => cost !== null);
+  // an unknown price counts as the highest known one
+  const cost = (family: FamilyJson) => family.cost_usd ?? Math.max(0, ...costs);
+  switch (record.costPriority) {
+    case "cost":
+      return [misses, cost, tier];
+    case "balanced": {
+      const leastPaidUsd = Math.min(...costs.filter((usd) => usd > 0));
+      const targetMs = Number.isNaN(record.latencyTargetMs)
+        ? Math.min(...families.map(estimate))
+        : record.latencyTargetMs;
+      const costTerm = (family: FamilyJson) => (cost(family) === 0 ? 0 : cost(family) / leastPaidUsd);
+      return [misses, (family) => costTerm(family) + estimate(family) / targetMs, tier];
+    }
+    case "latency":
+      return [tier, estimate];
+    default:
+      return unreachable(record.costPriority);
+  }
 }
 
 function known(value: number): number | null {

@@ -11,6 +11,8 @@ export type DemoFleet = {
   readonly speedUp: number;
   readonly maxPromptTokens: number;
   readonly maxOutputTokens: number;
+  /** Enough at one time to see what a node gives when it is busy. */
+  readonly warmUpCallsPerNode: number;
   /** As SIGKILL: listener and sockets are gone at once. */
   kill(id: string): Promise<void>;
   /** Brings a killed node back on its port; resolves when it listens. */
@@ -111,6 +113,7 @@ export async function startFakeDemoFleet(options: { speedUp: number; seed: numbe
     speedUp,
     maxPromptTokens: Number.POSITIVE_INFINITY,
     maxOutputTokens: Number.POSITIVE_INFINITY,
+    warmUpCallsPerNode: 24,
     kill: async (id) => {
       await spawned.command(id, { kind: "kill", how: "rst" });
     },

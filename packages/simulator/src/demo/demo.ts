@@ -22,7 +22,7 @@ import { Statistics } from "./statistics.ts";
 import { readTraceExcerpt } from "./trace.ts";
 import { Traffic } from "./traffic.ts";
 import { tryItText } from "./try-it.ts";
-import { WARM_UP_CALLS_PER_NODE, warmUp } from "./warm-up.ts";
+import { warmUp } from "./warm-up.ts";
 import type { PlannedCall } from "./workload.ts";
 import { planCalls } from "./workload.ts";
 
@@ -201,7 +201,7 @@ class DemoRun {
   async #makeTraffic(): Promise<void> {
     const { options, times, fleet, gateway } = this.#input;
     await this.#unlessEnding(async (signal) => {
-      this.#note(`warm-up: ${WARM_UP_CALLS_PER_NODE} calls for each node show the gateway what each can do`);
+      this.#note(`warm-up: ${fleet.warmUpCallsPerNode} calls for each node show the gateway what each can do`);
       const ends = await warmUp({ fleet, dataUrl: gateway.dataUrl, signal });
       const bad = ends.find((end) => !end.isGood);
       if (bad !== undefined) this.#note(`warm-up: ${bad.error}`);

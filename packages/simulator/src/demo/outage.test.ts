@@ -16,7 +16,7 @@ const node = (id: string, inFlight: number): NodeView => ({
   usdPerHour: 2,
 });
 const nodes = [node("a", 2), node("b", 5), node("c", 1)];
-const evenly = () => 0.3;
+const evenly = { shareOf: () => 0.3 };
 
 test("the node to kill is the one with most answers under way", () => {
   assert.equal(chooseVictim(nodes, [{ isStream: false, node: null }], evenly)?.id, "b");
@@ -29,7 +29,7 @@ test("a node that streams is not killed, and none is while a stream's node is un
 
 test("an idle node and one with hardly any traffic are not worth killing", () => {
   assert.equal(chooseVictim([node("a", 1), node("b", NaN)], [], evenly), null);
-  assert.equal(chooseVictim(nodes, [], (id) => (id === "b" ? 0.01 : 0.3))?.id, "a");
+  assert.equal(chooseVictim(nodes, [], { shareOf: (id) => (id === "b" ? 0.01 : 0.3) })?.id, "a");
   assert.equal(
     chooseVictim(nodes, [], () => NaN),
     null,

@@ -22,22 +22,26 @@ const LOOK_EVERY_MS = 25;
 /** A node below this share of traffic would show little when it dies, and be slow to get its first call back. */
 const SHARE_MIN = 0.08;
 
+/** Two answers under way make it likely that one is still open when the kill arrives; one has to do on a quiet fleet. */
+const IN_FLIGHT_WANTED = 2;
+const WANTED_FOR_MS = 2000;
+
 /**
- * The node to kill: of those with two or more answers under way and none of them a stream, the one with most. Until
+ * The node to kill: of those with `least` or more answers under way and none of them a stream, the one with most. Until
  * its first byte an answer can move to another node; a stream that has begun belongs to its caller and can only break,
  * with a visible error. So that no caller sees one here, streams whose node is not known yet rule all nodes out.
  */
 export function chooseVictim(
   nodes: readonly NodeView[],
   open: Iterable<Pick<OpenCall, "isStream" | "node">>,
-  shareOf: (node: string) => number,
+  { shareOf, least = IN_FLIGHT_WANTED }: { shareOf(node: string): number; least?: number },
 ): NodeView | null {
   const streaming = new Set<string | null>();
   for (const call of open) if (call.isStream) streaming.add(call.node);
   if (streaming.has(null)) return null;
   let victim: NodeView | null = null;
   for (const node of nodes) {
-    if (!(node.inFlight >= 2) || streaming.has(node.id) || !(shareOf(node.id) >= SHARE_MIN)) continue;
+    if (!(node.inFlight >= least) || streaming.has(node.id) || !(shareOf(node.id) >= SHARE_MIN)) continue;
     if (victim === null || node.inFlight > victim.inFlight) victim = node;
   }
   return victim;
@@ -86,9 +90,11 @@ export class OutageDrill {
 
   async #findVictim(): Promise<NodeView> {
     const { traffic, signal, fetchFleet, shareOf } = this.#options;
+    const sinceMs = performance.now();
     for (;;) {
       const nodes = await fetchFleet();
-      const victim = chooseVictim(nodes, traffic.openCalls, shareOf);
+      const least = performance.now() - sinceMs < WANTED_FOR_MS ? IN_FLIGHT_WANTED : 1;
+      const victim = chooseVictim(nodes, traffic.openCalls, { shareOf, least });
       if (victim !== null) return victim;
       await delay(LOOK_EVERY_MS, undefined, { signal });
     }

@@ -11,7 +11,7 @@ const SLOTS = 8;
 /** Two widths of the tiny model stand for a small and a large accelerator; the prices are made up to go with them. */
 const KINDS = [
   { id: "cpu-small", family: "CPU-SMALL", usdPerGpuHour: 0.1, dim: 64, layers: 2 },
-  { id: "cpu-large", family: "CPU-LARGE", usdPerGpuHour: 0.3, dim: 128, layers: 4 },
+  { id: "cpu-large", family: "CPU-LARGE", usdPerGpuHour: 0.3, dim: 96, layers: 3 },
 ] as const;
 
 const POLICIES: readonly DemoPolicy[] = [
@@ -57,8 +57,10 @@ export async function startRealDemoFleet(options: { seed: number; say(line: stri
     }),
     policies: POLICIES,
     speedUp: 1,
-    maxPromptTokens: 200,
-    maxOutputTokens: 400,
+    // Words that the tiny tokenizer doesn't know become a token for each byte.
+    maxPromptTokens: 40,
+    maxOutputTokens: 200,
+    warmUpCallsPerNode: SLOTS,
     kill: async (id) => {
       const server = servers.get(id);
       server?.kill("SIGKILL");

@@ -107,6 +107,13 @@ test("no line is wider than the terminal, whatever its width, and no frame is hi
   }
 });
 
+test("a low frame has room for the newest events only", () => {
+  const events = ["  1.0 s  old", "  2.0 s  new"];
+  const lines = renderFrame({ ...view, events }, { width: 110, height: 11, isColoured: false });
+  assert.equal(lines.length, 11);
+  assert.equal(lines.at(-1), "  2.0 s  new");
+});
+
 test("colours change nothing but colours, and without them there is no control character", () => {
   const coloured = renderFrame(view, { width: 110, isColoured: true }).join("\n");
   assert.notEqual(coloured, golden);

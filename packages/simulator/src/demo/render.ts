@@ -53,6 +53,7 @@ type Column<Row> = {
   cell(row: Row): Cell;
 };
 
+const STATE_STYLES: Readonly<Record<string, Style>> = { healthy: "green", unhealthy: "red" };
 const BAR_CELLS = 8;
 /** Depth of a full bar when no node has more. */
 const BAR_DEPTH_MIN = 8;
@@ -70,9 +71,10 @@ export function renderFrame(view: DemoView, { width, isColoured, height = Infini
     "",
     ...table(view.policies, POLICY_COLUMNS, width, paint),
     "",
-    ...view.events.slice(-EVENTS_SHOWN).map((event) => cut(event, width)),
   ];
-  return lines.slice(0, height);
+  const room = Math.max(0, Math.min(EVENTS_SHOWN, height - lines.length));
+  const events = room === 0 ? [] : view.events.slice(-room);
+  return [...lines, ...events.map((event) => cut(event, width))].slice(0, height);
 }
 
 /** One line for output that is no terminal. */
@@ -97,7 +99,7 @@ function nodeColumns(nodes: readonly NodeLine[]): readonly Column<NodeLine>[] {
     { title: "node", worth: 10, cell: ({ id }) => ({ text: id }) },
     { title: "family", worth: 8, cell: ({ family }) => ({ text: family }) },
     { title: "engine", worth: 1, cell: ({ engine }) => ({ text: engine }) },
-    { title: "state", worth: 9, cell: ({ state }) => ({ text: state, style: state === "healthy" ? "green" : "red" }) },
+    { title: "state", worth: 9, cell: ({ state }) => ({ text: state, style: STATE_STYLES[state] ?? "yellow" }) },
     { title: "", worth: 2, cell: ({ depth }) => ({ text: bar(depth / full), style: "cyan" }) },
     { title: "depth", worth: 7, isRight: true, cell: ({ depth }) => ({ text: fixed(depth, 0) }) },
     { title: "tokens/s", worth: 6, isRight: true, cell: (node) => ({ text: fixed(node.tokensPerSecond, 0) }) },

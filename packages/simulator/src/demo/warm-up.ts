@@ -5,9 +5,6 @@ import { call } from "./call.ts";
 import type { DemoFleet } from "./demo-fleet.ts";
 import { promptText } from "./workload.ts";
 
-/** Enough to see what a node gives when it is busy. */
-export const WARM_UP_CALLS_PER_NODE = 24;
-
 const PROMPT_TOKENS = 200;
 /** On a fast node more than a second of work, so that two polls see it busy. */
 const OUTPUT_TOKENS = 160;
@@ -23,13 +20,13 @@ export async function warmUp({ fleet, dataUrl, signal }: WarmUpOptions): Promise
   const random = seededRandom(1);
   const widest = fleet.policies.reduce((a, b) => (b.tiers.flat().length > a.tiers.flat().length ? b : a));
   const calls = fleet.nodes.flatMap(({ family }) =>
-    Array.from({ length: WARM_UP_CALLS_PER_NODE }, () => {
+    Array.from({ length: fleet.warmUpCallsPerNode }, () => {
       const chat = {
         model: fleet.model,
         policy: widest.name,
         accelerator: family,
         isStream: false,
-        prompt: promptText(PROMPT_TOKENS, random),
+        prompt: promptText(Math.min(PROMPT_TOKENS, fleet.maxPromptTokens), random),
         // A faster node gets more to do, or it would be idle again before a poll.
         maxTokens: Math.min(Math.ceil(OUTPUT_TOKENS * fleet.speedUp), fleet.maxOutputTokens),
       };

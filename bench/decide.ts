@@ -5,16 +5,16 @@
 
 import {
   type Attempt,
+  COST_PRIORITIES,
+  type CostPriority,
   createDecision,
   createEvidenceRing,
   createRetryBudget,
   decide,
   settle,
   writeDecision,
-  COST_PRIORITIES,
-  type CostPriority,
 } from "@zml/engine";
-import { buildFleet, type Fleet, attemptOf } from "../packages/engine/src/testing/fleet.ts";
+import { attemptOf, buildFleet, type Fleet } from "../packages/engine/src/testing/fleet.ts";
 import { type Figure, isJsonAsked, median, quantile, report } from "./report.ts";
 
 const ROWS = [10, 100, 1_000, 10_000];
@@ -92,7 +92,12 @@ class Bench {
   private release(): void {
     const oldest = this.running.shift();
     if (oldest === undefined) return;
-    const settler = { table: this.fleet.table, worker: 0, limits: { maxAttempts: 3, windowMs: 30_000 }, budget: this.budget };
+    const settler = {
+      table: this.fleet.table,
+      worker: 0,
+      limits: { maxAttempts: 3, windowMs: 30_000 },
+      budget: this.budget,
+    };
     const end = { kind: "answer", status: 200, verdict: null, retryAfterMs: Number.NaN } as const;
     settle(settler, oldest.request, oldest.attempt, end, this.nowMs);
   }
@@ -117,7 +122,11 @@ function heapPerDecision(bench: Bench): number {
 function main(): void {
   const cases = ROWS.flatMap((rows) =>
     FAMILIES.flatMap((families) => COST_PRIORITIES.map((mode) => ({ rows, families, mode }))),
-  ).map((labels) => ({ ...labels, bench: new Bench(labels.rows, labels.families, labels.mode), rounds: [] as Float64Array[] }));
+  ).map((labels) => ({
+    ...labels,
+    bench: new Bench(labels.rows, labels.families, labels.mode),
+    rounds: [] as Float64Array[],
+  }));
   for (let round = -1; round < ROUNDS; round++) {
     for (const one of cases) {
       const times = new Float64Array(Math.min(5_000, Math.max(500, 2_000_000 / one.rows)));

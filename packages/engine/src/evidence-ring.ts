@@ -160,7 +160,7 @@ export function writeDecision(
   const slot = sequence & (ring.records - 1);
   const f = slot * FLOATS_PER_RECORD;
   const i = slot * INTS_PER_RECORD;
-  Atomics.add(ints, i, 1);
+  const lock = beginWrite(ints, i);
   ints[i + 1] = sequence;
   floats[f + N.decidedAtMs] = context.nowMs;
   floats[f + N.admittedAtMs] = request.admittedAtMs;
@@ -223,9 +223,16 @@ export function writeDecision(
     }
     short += EXCLUSIONS.length;
   }
-  Atomics.add(ints, i, 1);
+  Atomics.store(ints, i, lock + 1);
   Atomics.store(ints, nextCell(ring), (sequence + 1) & 0x7fffffff);
   return sequence;
+}
+
+/** Makes a slot's lock word odd and new, also where a thread died while it wrote and left it odd. */
+function beginWrite(ints: Int32Array, lockCell: number): number {
+  const lock = ((ints[lockCell] as number) + 1) | 1;
+  Atomics.store(ints, lockCell, lock);
+  return lock;
 }
 
 /** Outcome of an attempt, joined to its decision. Times in ms from dispatch; NaN: did not happen. */
@@ -249,7 +256,7 @@ export function writeOutcome(ring: EvidenceRing, sequence: number, outcome: Evid
   const f = slot * FLOATS_PER_RECORD;
   const i = slot * INTS_PER_RECORD;
   if (ints[i + 1] !== sequence) return;
-  Atomics.add(ints, i, 1);
+  const lock = beginWrite(ints, i);
   ints[i + I.outcome] = OUTCOMES.indexOf(outcome.outcome);
   ints[i + I.status] = outcome.status;
   ints[i + I.fault] = outcome.fault === null ? -1 : TRANSPORT_FAULTS.indexOf(outcome.fault);
@@ -258,7 +265,7 @@ export function writeOutcome(ring: EvidenceRing, sequence: number, outcome: Evid
   floats[f + N.durationMs] = outcome.durationMs;
   floats[f + N.reportedPromptTokens] = outcome.promptTokens;
   floats[f + N.reportedOutputTokens] = outcome.outputTokens;
-  Atomics.add(ints, i, 1);
+  Atomics.store(ints, i, lock + 1);
 }
 
 /** Evidence of one family of the chain. */

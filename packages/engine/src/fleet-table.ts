@@ -364,30 +364,63 @@ export function addToCell(table: FleetTable, worker: number, cell: number, amoun
   return Atomics.add(table.cells, cell, amount);
 }
 
-/** Takes the bookings and queue heads of a worker that died out of the shared cells. Its slot can then be used again. */
+/**
+ * Takes the bookings and queue heads of a worker that died out of the shared cells. Its slot can then be used again.
+ * The thread may have died between its own share and the shared count, so the counts are rebuilt from the shares of the
+ * living: removing only what its share says could leave one request on a node for ever. The caller announces the room.
+ */
 export function removeWorkerShare(table: FleetTable, worker: number): void {
   const own = table.own[worker];
   assert(own !== undefined, "the worker exists");
   for (const name of BOOKING_COUNTS) {
-    const share = own[name];
-    const total = table.total[name];
-    for (let row = 0; row < table.nodeRows; row++) {
-      const count = share[row] ?? 0;
-      if (count !== 0) {
-        Atomics.sub(total, row, count);
-        share[row] = 0;
-      }
-    }
+    own[name].fill(0);
+    const shares = table.own.map((counts) => counts[name]);
+    for (let row = 0; row < table.nodeRows; row++) rebuild(table.total[name], row, shares, row, 0);
   }
+  const ownCells = Array<Int32Array>(table.workers).fill(table.ownCells);
   for (const cell of [CELL.parked, CELL.parkedKib, CELL.bodyKib]) {
-    const own = worker * CELL_SLOTS + cell;
-    Atomics.sub(table.cells, cell, table.ownCells[own] ?? 0);
-    table.ownCells[own] = 0;
+    table.ownCells[worker * CELL_SLOTS + cell] = 0;
+    rebuild(table.cells, cell, ownCells, cell, CELL_SLOTS);
   }
+  const ownLengths = Array<Int32Array>(table.workers).fill(table.queueOwnLength);
   for (let queue = 0; queue < QUEUES_MAX; queue++) {
-    const own = worker * QUEUES_MAX + queue;
-    Atomics.sub(table.queueLength, queue, table.queueOwnLength[own] ?? 0);
-    table.queueOwnLength[own] = 0;
-    Atomics.store(table.queueHead, own, 0);
+    const index = worker * QUEUES_MAX + queue;
+    table.queueOwnLength[index] = 0;
+    rebuild(table.queueLength, queue, ownLengths, queue, QUEUES_MAX);
+    Atomics.store(table.queueHead, index, 0);
   }
+}
+
+/** Looks at a count that a living worker may be changing; a change takes nanoseconds, so it does not last so many. */
+const LOOKS = 256;
+
+/** Sets a shared count to the sum of the shares, which stand `stride` apart: worker w has `index + w × stride`. */
+function rebuild(
+  totals: Int32Array,
+  cell: number,
+  shares: readonly Int32Array[],
+  index: number,
+  stride: number,
+): void {
+  const excess = excessOf(totals, cell, shares, index, stride);
+  if (excess === 0) return;
+  // what a living worker is about to add or has just taken is gone at the next look: only what stays is the dead one's
+  for (let look = 0; look < LOOKS; look++) {
+    if (excessOf(totals, cell, shares, index, stride) !== excess) return rebuild(totals, cell, shares, index, stride);
+  }
+  Atomics.sub(totals, cell, excess);
+}
+
+function excessOf(
+  totals: Int32Array,
+  cell: number,
+  shares: readonly Int32Array[],
+  index: number,
+  stride: number,
+): number {
+  let sum = 0;
+  for (let worker = 0; worker < shares.length; worker++) {
+    sum += Atomics.load(shares[worker] as Int32Array, index + worker * stride);
+  }
+  return Atomics.load(totals, cell) - sum;
 }

@@ -18,6 +18,7 @@ import { SharedByteBudget } from "./admission/shared-byte-budget.ts";
 import { adapterFor } from "./availability/adapters/index.ts";
 import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
+import { Deadlines } from "./deadlines.ts";
 import { Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
 import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
@@ -35,6 +36,7 @@ export class DataPlane {
   readonly ring: EvidenceRing;
   readonly clock: Clock;
   readonly directory: Directory = createDirectory();
+  readonly deadlines = new Deadlines();
   readonly decider: Decider;
   /** Scratch of the running decision; valid until the next one. */
   readonly decision: Decision = createDecision();
@@ -126,7 +128,7 @@ export class DataPlane {
   }
 
   destroy(): void {
-    for (const upstream of this.#upstreams.values()) upstream.destroy();
+    for (const upstream of this.#upstreams.values()) upstream.close();
   }
 
   /** Next draw in [0, 1): mulberry32, seeded per worker so that runs can be repeated. */

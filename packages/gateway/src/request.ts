@@ -38,6 +38,7 @@ export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeB
     exchange.limitTotal(plane.settings.timeouts.totalMs);
     admitted = await admitRequest(plane, exchange, beforeBody);
     if (admitted !== null) await routeRequest(plane, exchange, admitted);
+    else if (exchange.interruption !== null) endEarly(plane, exchange, exchange.interruption, false);
   } catch (error) {
     plane.log("error", "a request failed inside the gateway", {
       request_id: exchange.requestId,
@@ -72,11 +73,16 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
     if (exchange.interruption !== null) return endEarly(plane, exchange, exchange.interruption, false);
 
     // availability → cost → dispatch: one step that ends with a booking
-    const chosen =
-      choose(plane, request, previous) ?? (await parkUntilChosen(plane, exchange, request, previous, wait, body.bytes));
+    let chosen = choose(plane, request, previous);
+    if (chosen === null && mayPark(plane, request, wait)) {
+      chosen = await parkUntilChosen(plane, exchange, request, previous, wait, body.bytes);
+      if (chosen === null) {
+        if (exchange.interruption !== null) endEarly(plane, exchange, exchange.interruption, false);
+        return;
+      }
+    }
     if (chosen === null) {
-      if (exchange.response.headersSent) return;
-      if (exchange.interruption !== null) return endEarly(plane, exchange, exchange.interruption, false);
+      // nothing was awaited since the decision, so that it is still this request's
       if (plane.decision.kind === "exhausted" && last !== null) {
         return giveUp(plane, exchange, request, last, "nodes_exhausted");
       }
@@ -96,7 +102,13 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
         isFreshConnection,
         isJudged: false,
       };
-      last = await dispatch(plane, exchange, body, request, attempt);
+      try {
+        last = await dispatch(plane, exchange, body, request, attempt);
+      } catch (error) {
+        // a fault of ours says nothing about the node, and may not keep its place
+        settle(plane.settler, request, attempt, { kind: "cancelled" }, plane.clock.nowMs());
+        throw error;
+      }
 
       // failover: what the end of the attempt means for the node and for the request
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
@@ -159,9 +171,13 @@ function routingOf(
   return hint === undefined || hint === "none" ? routing : { ...routing, hint };
 }
 
-/**
- * Waits for room where the policy says so. Null: no room; the caller has been answered, or `plane.decision` says why.
- */
+/** Whether the policy lets the request wait for room, and there may be some. */
+function mayPark({ decision }: DataPlane, { policy, model }: RouteRequest, wait: { waitedMs: number }): boolean {
+  const isWorthWaiting = policy.queueOnSaturation && decision.kind === "saturated" && model.rows.length > 0;
+  return isWorthWaiting && wait.waitedMs < policy.maxQueueMs;
+}
+
+/** Waits for room. Null: none came; the caller has been answered, or the request was interrupted. */
 async function parkUntilChosen(
   plane: DataPlane,
   exchange: Exchange,
@@ -171,8 +187,6 @@ async function parkUntilChosen(
   bytes: number,
 ): Promise<Chosen | null> {
   const { policy, model } = request;
-  const isWorthWaiting = policy.queueOnSaturation && plane.decision.kind === "saturated" && model.rows.length > 0;
-  if (!isWorthWaiting || wait.waitedMs >= policy.maxQueueMs) return null;
   let chosen: Chosen | null = null;
   const startedAtMs = plane.clock.nowMs();
   const parked = plane.parked.wait({
@@ -198,8 +212,9 @@ async function parkUntilChosen(
   exchange.onInterrupt(null);
   wait.waitedMs += plane.clock.nowMs() - startedAtMs;
   if (refusal !== null && refusal !== "interrupted") {
-    // the scratch decision may be another request's by now
-    decide(plane.decider, request, plane.clock.nowMs(), plane.draw(), plane.decision);
+    // the scratch decision is another request's by now; room that came in this very moment is taken
+    chosen = choose(plane, request, previous);
+    if (chosen !== null) return chosen;
     refuseWait(plane, exchange, request, { refusal, waitedMs: wait.waitedMs, decision: plane.decision });
   }
   return chosen;
@@ -226,6 +241,7 @@ function dispatch(
       holdMs: plane.settings.failover.holdMs,
     },
     clock: plane.clock,
+    deadlines: plane.deadlines,
     sink: {
       commit: (head, held) => {
         noteCommit(plane.settler, attempt);
@@ -250,6 +266,7 @@ function nodeLeft(): AttemptResult {
     answer: null,
     isCommitted: false,
     canTakeErrorEvent: false,
+    hasToldError: false,
     firstByteMs: Number.NaN,
     firstTokenMs: Number.NaN,
     durationMs: 0,
@@ -260,7 +277,7 @@ function nodeLeft(): AttemptResult {
 
 /** The answer is the caller's: whole, or relayed and now at its end. */
 function deliver(exchange: Exchange, result: AttemptResult): void {
-  if (result.end.kind === "interrupted") {
+  if (result.end.kind === "interrupted" && !result.hasToldError) {
     const message = ERRORS.stream_interrupted.message({ cause: result.end.fault ?? "the node ended it early" });
     exchange.breakAnswer("stream_interrupted", message, result.canTakeErrorEvent);
   } else if (result.isCommitted) {

@@ -12,6 +12,8 @@ import type { AttemptEnd, TransportFault } from "@zml/engine";
 import type { Dispatcher } from "undici";
 import type { AnswerHead, AttemptResult } from "../attempt-result.ts";
 import type { Clock } from "../clock.ts";
+import type { Deadline, Deadlines } from "../deadlines.ts";
+import type { Connection } from "./connection-pool.ts";
 import { isErrorEvent } from "./sse-events.ts";
 import { inspectJsonAnswer, StreamInspector } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
@@ -60,6 +62,7 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   readonly #upstream: Upstream;
   readonly #limits: AttemptLimits;
   readonly #clock: Clock;
+  readonly #deadlines: Deadlines;
   readonly #sink: AnswerSink;
   readonly #onFirstToken: () => void;
   readonly #onEnd: (result: AttemptResult) => void;
@@ -67,12 +70,18 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
 
   #phase: Phase = "connecting";
   #controller: Dispatcher.DispatchController | null = null;
-  #timer: NodeJS.Timeout | null = null;
+  #connection: Connection | null = null;
+  #leaveQueue: (() => void) | null = null;
+  #deadline: Deadline | null = null;
   #head: AnswerHead | null = null;
+  #isStream = false;
+  /** Null: no stream, or one that can't be read along. */
   #inspector: StreamInspector | null = null;
   #held: Buffer[] = [];
   #heldBytes = 0;
   #isAwaitingDrain = false;
+  /** Set where what was relayed ends before what was read. */
+  #canTakeErrorEvent: boolean | null = null;
   #lastReadAtMs = Number.NaN;
   #firstByteMs = Number.NaN;
   #firstTokenMs = Number.NaN;
@@ -81,6 +90,7 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     upstream: Upstream;
     limits: AttemptLimits;
     clock: Clock;
+    deadlines: Deadlines;
     sink: AnswerSink;
     /** The first token came: prefill is over. */
     onFirstToken: () => void;
@@ -89,6 +99,7 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     this.#upstream = options.upstream;
     this.#limits = options.limits;
     this.#clock = options.clock;
+    this.#deadlines = options.deadlines;
     this.#sink = options.sink;
     this.#onFirstToken = options.onFirstToken;
     this.#onEnd = options.onEnd;
@@ -103,13 +114,17 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
       isHeadFirst ? "first_byte_timeout" : "first_token_timeout",
       Math.min(this.#limits.firstByteMs, this.#limits.firstTokenMs),
     );
-    const options: Dispatcher.DispatchOptions = {
+    const dispatch: Dispatcher.DispatchOptions = {
       path: call.path,
       method: "POST",
       headers: call.headers,
       body: call.body ?? null,
     };
-    this.#upstream.dispatch(options, this, call.isFreshConnection);
+    this.#leaveQueue = this.#upstream.connect({ isFresh: call.isFreshConnection }, (connection) => {
+      this.#connection = connection;
+      connection.dispatch(dispatch, this);
+    });
+    if (this.#leaveQueue === null) setImmediate(() => this.#fail({ fault: "connect_failed", isUnsent: false }));
   }
 
   /** The caller left, or the request's time is over: ends the attempt now, wherever it is. */
@@ -133,7 +148,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     this.#head = { status, headers };
     this.#phase = "holding";
     this.#firstByteMs = this.#sinceSentMs();
-    if (status === 200 && isEventStream(headers)) this.#inspector = new StreamInspector();
+    this.#isStream = status === 200 && isEventStream(headers);
+    if (this.#isStream && !isEncoded(headers)) this.#inspector = new StreamInspector();
     this.#arm("first_token_timeout", this.#limits.firstTokenMs - this.#firstByteMs);
   }
 
@@ -151,21 +167,19 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#phase === "ended") return;
-    this.#fail(faultOf(error, this.#head !== null));
+    const isReused = this.#connection?.isReused() === true;
+    this.#fail(faultOf(error, { hasAnswerBegun: this.#head !== null, isReused }));
   }
 
   #hold(chunk: Buffer): void {
     const isFirst = this.#heldBytes === 0;
     this.#held.push(chunk);
     this.#heldBytes += chunk.length;
-    if (this.#inspector === null) {
-      if (this.#heldBytes >= HELD_BYTES_MAX) this.#judgeHeld(false);
-      return;
-    }
-    this.#inspector.push(chunk);
-    if (this.#inspector.firstDataEvent !== null || this.#heldBytes >= HELD_BYTES_MAX) {
+    this.#inspector?.push(chunk);
+    const isDecided = this.#inspector !== null && this.#inspector.firstDataEvent !== null;
+    if (isDecided || this.#heldBytes >= HELD_BYTES_MAX) {
       this.#judgeHeld(false);
-    } else if (isFirst) {
+    } else if (isFirst && this.#isStream) {
       const tokenMs = this.#limits.firstTokenMs - this.#sinceSentMs();
       if (this.#limits.holdMs < tokenMs) this.#armCall(this.#limits.holdMs, () => this.#judgeHeld(false));
     }
@@ -233,7 +247,14 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     this.#lastReadAtMs = this.#clock.nowMs();
     const inspector = this.#inspector;
     if (inspector !== null && !inspector.sawDone) {
+      const wasBetweenEvents = inspector.isBetweenEvents;
       inspector.push(chunk);
+      if (inspector.sawAbort) {
+        // the node gave up, and says so in the shape of a good end: the caller gets an error in its place
+        this.#canTakeErrorEvent = wasBetweenEvents;
+        this.#finish({ kind: "interrupted", fault: null }, null);
+        return;
+      }
       if (inspector.sawDone) this.#awaitClose();
     }
     if (!this.#sink.write(chunk)) this.#awaitDrain();
@@ -285,11 +306,15 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   #finish(end: AttemptEnd, answer: AttemptResult["answer"]): void {
     if (this.#phase === "ended") return;
     const isCommitted = this.#phase === "relaying";
+    const isConnecting = this.#phase === "connecting";
     this.#phase = "ended";
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#deadline !== null) this.#deadlines.stop(this.#deadline);
     this.#upstream.running.delete(this);
     // after a whole answer the connection is already free, and this does nothing
     if (this.#controller?.aborted === false) this.#controller.abort(ABORTED);
+    if (this.#connection === null) this.#leaveQueue?.();
+    else if (isConnecting) this.#connection.discard();
+    else this.#connection.release();
     this.#held = [];
     const usage = this.#inspector?.usage;
     const outputTokens = usage?.completionTokens ?? this.#usage.outputTokens;
@@ -298,7 +323,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
       end,
       answer,
       isCommitted,
-      canTakeErrorEvent: this.#inspector?.isBetweenEvents ?? false,
+      canTakeErrorEvent: this.#canTakeErrorEvent ?? this.#inspector?.isBetweenEvents ?? false,
+      hasToldError: this.#inspector?.sawErrorEvent === true && this.#inspector.isBetweenEvents,
       firstByteMs: this.#firstByteMs,
       firstTokenMs: this.#firstTokenMs,
       durationMs: this.#sinceSentMs(),
@@ -316,8 +342,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   }
 
   #armCall(ms: number, call: () => void): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(call, Math.max(0, ms));
+    if (this.#deadline !== null) this.#deadlines.stop(this.#deadline);
+    this.#deadline = this.#deadlines.start(ms, call);
   }
 
   /** One timer for many reads: when it fires it looks how long ago the last one was. */
@@ -339,7 +365,7 @@ function isEndedWell(inspector: StreamInspector): boolean {
 
 function isEventStream(headers: IncomingHttpHeaders): boolean {
   const type = headers["content-type"];
-  return typeof type === "string" && type.startsWith("text/event-stream") && !isEncoded(headers);
+  return typeof type === "string" && type.startsWith("text/event-stream");
 }
 
 function isEncoded(headers: IncomingHttpHeaders): boolean {

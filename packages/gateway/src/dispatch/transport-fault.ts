@@ -2,7 +2,7 @@
 
 import type { TransportFault } from "@zml/engine";
 import { errors } from "undici";
-import { brokenConnectionOf } from "./upstream.ts";
+import { isConnectError } from "./connection-pool.ts";
 
 /** Why a dispatch ended without an answer. */
 export interface Fault {
@@ -11,18 +11,16 @@ export interface Fault {
   isUnsent: boolean;
 }
 
-/** @param hasAnswerBegun whether a response head has been read. */
-export function faultOf(error: Error, hasAnswerBegun: boolean): Fault {
-  const broken = brokenConnectionOf(error);
+/** @param connection `hasAnswerBegun`: a response head has been read; `isReused`: it carried an answer before. */
+export function faultOf(error: Error, connection: { hasAnswerBegun: boolean; isReused: boolean }): Fault {
   const code = codeOf(error);
-  if (broken?.isConnecting === true || code === "UND_ERR_CONNECT_TIMEOUT")
+  if (isConnectError(error) || code === "UND_ERR_CONNECT_TIMEOUT") {
     return { fault: connectFault(code), isUnsent: false };
-  if (hasAnswerBegun) return { fault: isProtocolError(error) ? "bad_response" : "reset", isUnsent: false };
+  }
   if (error instanceof errors.HeadersOverflowError || isProtocolError(error)) {
     return { fault: "bad_response", isUnsent: false };
   }
-  const bytesRead = broken?.bytesRead ?? (error instanceof errors.SocketError ? (error.socket?.bytesRead ?? 0) : 0);
-  return { fault: "reset", isUnsent: bytesRead > 0 };
+  return { fault: "reset", isUnsent: !connection.hasAnswerBegun && connection.isReused };
 }
 
 function connectFault(code: string): TransportFault {

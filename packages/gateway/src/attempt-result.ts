@@ -18,6 +18,8 @@ export interface AttemptResult {
   isCommitted: boolean;
   /** Of a broken stream: whether what was relayed ends between two events, so that an error event can follow. */
   canTakeErrorEvent: boolean;
+  /** Of a broken stream: the caller has the node's own error event, and nothing was cut behind it. */
+  hasToldError: boolean;
   /** From dispatch, ms; NaN: did not happen. */
   firstByteMs: number;
   firstTokenMs: number;

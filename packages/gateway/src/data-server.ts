@@ -6,9 +6,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol";
+import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
+import { drainBody } from "./admission/read-body.ts";
 import type { DataPlane } from "./data-plane.ts";
-import { Exchange } from "./exchange.ts";
+import { Exchange, requestIdOf } from "./exchange.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH } from "./routes.ts";
 
@@ -31,7 +33,8 @@ export class DataServer {
       connectionsCheckingInterval: Math.min(CHECK_INTERVAL_MS, data.headMs),
       keepAliveTimeout: data.keepAliveMs,
       maxHeaderSize: limits.headerBytes,
-      requireHostHeader: true,
+      // checked here, where the answer has a body
+      requireHostHeader: false,
       insecureHTTPParser: false,
       noDelay: true,
     });
@@ -41,7 +44,7 @@ export class DataServer {
     });
     this.#server.on("checkExpectation", (request, response) => {
       const expect = request.headers.expect ?? "";
-      answer(response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
+      this.#answer(request, response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
     });
     this.#server.on("clientError", (error, socket) => this.#refuseConnection(error, socket));
   }
@@ -98,6 +101,11 @@ export class DataServer {
   }
 
   #serve(request: IncomingMessage, response: ServerResponse, beforeBody: () => void): void {
+    if (!hasOneHost(request)) {
+      response.setHeader("connection", "close");
+      this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+      return;
+    }
     const { path } = splitTarget(request.url ?? "");
     const route = INFERENCE_ROUTES.get(path);
     if (route === undefined) {
@@ -113,7 +121,7 @@ export class DataServer {
       exchange.routing = { reason: "refused" };
       response.setHeader("allow", "POST");
       const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["POST"] });
-      exchange.fail("method_not_allowed", message);
+      exchange.fail("method_not_allowed", message, hasBody(request) ? this.#leaveBody(request) : {});
       return;
     }
     this.#running.add(exchange);
@@ -131,38 +139,82 @@ export class DataServer {
 
   #serveOther(request: IncomingMessage, response: ServerResponse, path: string): void {
     if (path === LIVENESS_PATH || path === READINESS_PATH) {
-      if (!isRead(request)) return refuseMethod(request, response);
+      if (!isRead(request)) return this.#refuseMethod(request, response);
       const isReady = path === LIVENESS_PATH || !this.#plane.isDraining;
       response.writeHead(isReady ? 200 : 503, { "content-type": "text/plain" }).end(isReady ? "ok\n" : "draining\n");
       return;
     }
     if (path === MODELS_PATH || path.startsWith(MODEL_PREFIX)) {
-      if (!isRead(request)) return refuseMethod(request, response);
+      if (!isRead(request)) return this.#refuseMethod(request, response);
       this.#serveModels(request, response, path);
       return;
     }
-    answer(response, "not_found", ERRORS.not_found.message({ path }));
+    this.#answer(request, response, "not_found", ERRORS.not_found.message({ path }));
   }
 
   #serveModels(request: IncomingMessage, response: ServerResponse, path: string): void {
     const caller = authenticate(request.headers, this.#plane.keys);
-    if (caller.kind === "refused") return answer(response, caller.code, ERRORS[caller.code].message());
+    if (caller.kind === "refused") {
+      return this.#answer(request, response, caller.code, ERRORS[caller.code].message());
+    }
     if (caller.kind === "forbidden") {
-      return answer(response, "key_scope", ERRORS.key_scope.message({ key: caller.key, scope: "infer" }));
+      return this.#answer(
+        request,
+        response,
+        "key_scope",
+        ERRORS.key_scope.message({ key: caller.key, scope: "infer" }),
+      );
     }
     const models = this.#plane.directory.accounts.get(caller.account)?.models ?? new Map();
     const names = [...models.keys()].sort();
     if (path === MODELS_PATH) {
-      sendJson(response, 200, { object: "list", data: names.map(modelObject) });
+      this.#sendJson(request, response, 200, { object: "list", data: names.map(modelObject) });
       return;
     }
     const name = decodeName(path.slice(MODEL_PREFIX.length));
-    if (models.has(name)) sendJson(response, 200, modelObject(name));
-    else answer(response, "model_not_found", ERRORS.model_not_found.message({ model: name, known: names }));
+    if (models.has(name)) this.#sendJson(request, response, 200, modelObject(name));
+    else
+      this.#answer(request, response, "model_not_found", ERRORS.model_not_found.message({ model: name, known: names }));
+  }
+
+  /** An answer of this connection is under way: what came behind its request may not be answered into it. */
+  #isAnswering(socket: Duplex): boolean {
+    for (const { request, response } of this.#running) {
+      if (request.socket === socket && response.headersSent) return true;
+    }
+    return false;
+  }
+
+  #refuseMethod(request: IncomingMessage, response: ServerResponse): void {
+    response.setHeader("allow", "GET, HEAD");
+    const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["GET", "HEAD"] });
+    this.#answer(request, response, "method_not_allowed", message);
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse, code: ErrorCode, message: string): void {
+    this.#sendJson(request, response, ERRORS[code].status, errorBody("openai", code, { message }));
+  }
+
+  #sendJson(request: IncomingMessage, response: ServerResponse, status: number, value: unknown): void {
+    const body = JSON.stringify(value);
+    response.setHeader(REQUEST_ID_HEADER, requestIdOf(request));
+    response.setHeader("content-type", "application/json");
+    response.setHeader("content-length", Buffer.byteLength(body));
+    if (!hasBody(request)) {
+      response.writeHead(status).end(body);
+      return;
+    }
+    response.writeHead(status, { connection: "close" }).write(body);
+    this.#leaveBody(request).closeAfter.then(() => response.end());
+  }
+
+  /** For an answer that comes before the body has been read. */
+  #leaveBody(request: IncomingMessage): { mustClose: true; closeAfter: Promise<void> } {
+    return { mustClose: true, closeAfter: drainBody(request, this.#plane.settings.limits.bodyBytes) };
   }
 
   #refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
-    if (!socket.writable || error.code === "ECONNRESET") {
+    if (!socket.writable || error.code === "ECONNRESET" || this.#isAnswering(socket)) {
       socket.destroy();
       return;
     }
@@ -202,24 +254,22 @@ function splitTarget(target: string): { path: string } {
   return { path: query < 0 ? target : target.slice(0, query) };
 }
 
+/** RFC 9112, 3.2: no host, or several, is a bad request; HTTP/1.0 has none. */
+function hasOneHost({ rawHeaders, httpVersionMinor }: IncomingMessage): boolean {
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string;
+    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
+  }
+  return hosts === 1 || (hosts === 0 && httpVersionMinor === 0);
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
+}
+
 function isRead(request: IncomingMessage): boolean {
   return request.method === "GET" || request.method === "HEAD";
-}
-
-function refuseMethod(request: IncomingMessage, response: ServerResponse): void {
-  response.setHeader("allow", "GET, HEAD");
-  const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["GET", "HEAD"] });
-  answer(response, "method_not_allowed", message);
-}
-
-function answer(response: ServerResponse, code: ErrorCode, message: string): void {
-  sendJson(response, ERRORS[code].status, errorBody("openai", code, { message }));
-}
-
-function sendJson(response: ServerResponse, status: number, value: unknown): void {
-  const body = JSON.stringify(value);
-  response.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(body) });
-  response.end(body);
 }
 
 function modelObject(name: string): Record<string, unknown> {

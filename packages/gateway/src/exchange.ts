@@ -46,6 +46,8 @@ export interface ErrorOptions {
   shouldRetry?: false;
   /** The connection can't be used again. */
   mustClose?: boolean;
+  /** Settles when the connection may close; at once without it. */
+  closeAfter?: Promise<void>;
 }
 
 export class Exchange implements AnswerSink {
@@ -55,8 +57,8 @@ export class Exchange implements AnswerSink {
   /** Ties the attempts of a request together. */
   readonly requestId: string;
   readonly traceparent: string;
-  /** What is known of the routing so far. */
-  routing: Routing = {};
+  #routing: Routing = {};
+  #routingHeader: string | null = null;
   /** Set once the request ends early. */
   interruption: Interruption | null = null;
   readonly #slowClientMs: number;
@@ -75,16 +77,31 @@ export class Exchange implements AnswerSink {
     this.response = response;
     this.#slowClientMs = options.slowClientMs;
     this.#isDraining = options.isDraining;
-    const given = request.headers[REQUEST_ID_HEADER];
     const trace = request.headers[TRACEPARENT_HEADER];
     const id = randomUUID();
-    this.requestId = typeof given === "string" && REQUEST_ID.test(given) ? given : id;
+    this.requestId = requestIdOf(request, id);
     this.traceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : traceparentOf(id);
     // the response closes on every path; that it had not been written to its end is what tells a caller who left
     response.on("close", () => {
       if (!response.writableFinished) this.interrupt("caller_gone");
     });
     response.on("error", () => this.interrupt("caller_gone"));
+  }
+
+  /** What is known of the routing so far. */
+  get routing(): Routing {
+    return this.#routing;
+  }
+
+  set routing(routing: Routing) {
+    this.#routing = routing;
+    this.#routingHeader = null;
+  }
+
+  /** The routing as a header; the node and the caller get the same one. */
+  get routingHeader(): string {
+    this.#routingHeader ??= encodeRoutingHeader(this.#routing);
+    return this.#routingHeader;
   }
 
   /** Bounds the whole request, queue included. */
@@ -113,8 +130,9 @@ export class Exchange implements AnswerSink {
 
   commit({ status, headers }: AnswerHead, held: Buffer): boolean {
     const fields = this.#fields(headers);
-    if (headers["content-length"] !== undefined) fields.push("content-length", headers["content-length"]);
-    else if (isStream(headers)) pushStreamHints(fields, headers);
+    // a stream may end with an error event of ours, so that its length is not the node's to say
+    if (isStream(headers)) pushStreamHints(fields, headers);
+    else if (headers["content-length"] !== undefined) fields.push("content-length", headers["content-length"]);
     this.response.writeHead(status, fields);
     return this.response.write(held);
   }
@@ -124,11 +142,10 @@ export class Exchange implements AnswerSink {
   }
 
   onDrain(callback: () => void): void {
-    const { socket } = this.request;
-    // counts as progress what the kernel takes of a chunk, so that only a caller who takes nothing runs into it
-    socket.setTimeout(this.#slowClientMs, () => socket.destroy());
+    this.#watchSlowness();
     this.response.once("drain", () => {
-      socket.setTimeout(0);
+      // after the end the socket's timer is the server's, for keep-alive
+      if (!this.response.writableEnded) this.request.socket.setTimeout(0);
       callback();
     });
   }
@@ -140,7 +157,7 @@ export class Exchange implements AnswerSink {
     if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
     fields.push("content-length", String(body.length));
     this.response.writeHead(status, fields);
-    this.response.end(body);
+    this.#end(body);
   }
 
   /** An error of our own, in the shape of the route. */
@@ -161,12 +178,18 @@ export class Exchange implements AnswerSink {
     if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
     if (options.mustClose === true) fields.push("connection", "close");
     this.response.writeHead(row.status, fields);
-    this.response.end(body);
+    if (options.closeAfter === undefined) {
+      this.#end(body);
+      return;
+    }
+    // the end closes the connection, and closing while the caller still sends would reset it before it has read this
+    this.response.write(body);
+    options.closeAfter.then(() => this.#end());
   }
 
   /** The end of a committed answer. */
   endAnswer(): void {
-    this.response.end();
+    this.#end();
   }
 
   /**
@@ -178,7 +201,23 @@ export class Exchange implements AnswerSink {
       return;
     }
     const data = JSON.stringify(errorBody(this.route.shape, code, { message }));
-    this.response.end(this.route.shape === "anthropic" ? `event: error\ndata: ${data}\n\n` : `data: ${data}\n\n`);
+    this.#end(this.route.shape === "anthropic" ? `event: error\ndata: ${data}\n\n` : `data: ${data}\n\n`);
+  }
+
+  #end(last?: Buffer | string): void {
+    if (last === undefined) this.response.end();
+    else this.response.end(last);
+    // a caller who does not take the rest may not hold its connection for ever
+    if (this.request.socket.writableLength > 0) this.#watchSlowness();
+  }
+
+  /**
+   * Ends the connection when the caller takes nothing for too long. A socket's own timer counts as progress what the
+   * kernel takes of a chunk; when it fires, the server destroys the socket. An answer that waits for its turn behind
+   * another one on the same connection has no socket yet, and is not watched.
+   */
+  #watchSlowness(): void {
+    this.response.socket?.setTimeout(this.#slowClientMs);
   }
 
   /** Header fields of any answer: ours, and those of the node that callers get. */
@@ -189,7 +228,7 @@ export class Exchange implements AnswerSink {
       TRACEPARENT_HEADER,
       this.traceparent,
       ROUTING_HEADER,
-      encodeRoutingHeader(this.routing),
+      this.routingHeader,
     ];
     for (const name of ANSWER_HEADERS) {
       const value = headers[name];
@@ -202,6 +241,12 @@ export class Exchange implements AnswerSink {
 
 const REQUEST_ID = /^[!-~]{1,128}$/;
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** The id that a request brought, where it can be used, else `made`. */
+export function requestIdOf({ headers }: IncomingMessage, made: string = randomUUID()): string {
+  const given = headers[REQUEST_ID_HEADER];
+  return typeof given === "string" && REQUEST_ID.test(given) ? given : made;
+}
 
 /** A W3C trace context for a request that brought none: both ids out of one UUID, which is random enough for either. */
 function traceparentOf(uuid: string): string {

@@ -30,6 +30,8 @@ export interface FixtureNode {
   contextTokens?: number;
   apiKey?: string;
   upstreamModel?: string;
+  keepAliveMs?: number;
+  maxConnections?: number;
 }
 
 export interface PlaneFixture {
@@ -62,11 +64,13 @@ export async function startPlane(
     file?: Record<string, unknown>;
     policy?: Partial<PolicyData>;
     keys?: Parameters<DataPlane["setKeys"]>[0];
+    /** Records of the evidence ring, a power of two. */
+    records?: number;
   } = {},
 ): Promise<PlaneFixture> {
   const config = fixtureConfig({ failover: { cooldown_ms: 500 }, ...options.file });
   const table = createFleetTable({ nodes: Math.max(8, nodes.length), workers: 1 });
-  const ring = createEvidenceRing(256);
+  const ring = createEvidenceRing(options.records ?? 256);
   const logs: string[] = [];
   const samples: Float64Array[] = [];
   const plane = new DataPlane({
@@ -109,8 +113,8 @@ export async function startPlane(
       engine: node.engine ?? "vllm",
       apiKey: node.apiKey ?? null,
       timeouts: config.timeouts,
-      maxConnections: 64,
-      keepAliveMs: 4000,
+      maxConnections: node.maxConnections ?? 64,
+      keepAliveMs: node.keepAliveMs ?? 4000,
       maxConnectionAgeMs: 300_000,
       upstreamModels: node.upstreamModel === undefined ? {} : { 0: node.upstreamModel },
     });

@@ -1,13 +1,13 @@
 /** Step 1 on the wire: who calls, what the body asks for, which policy it means. Refusals reach no node. */
 
-import { admit, type RouteRequest, type RoutingCall } from "@zml/engine";
+import { admit, noteRequest, type RouteRequest, type RoutingCall } from "@zml/engine";
 import { ERRORS } from "@zml/protocol";
 import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type { DataPlane } from "../data-plane.ts";
-import type { Exchange } from "../exchange.ts";
+import type { ErrorOptions, Exchange } from "../exchange.ts";
 import { authenticate } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
-import { type BodyKept, type BodyRefused, readBody } from "./read-body.ts";
+import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 
 /** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body. */
 const BYTES_PER_TOKEN = 4;
@@ -28,26 +28,31 @@ export async function admitRequest(
   const caller = authenticate(headers, plane.keys);
   exchange.routing = { reason: "refused" };
   if (caller.kind === "refused") {
-    exchange.fail(caller.code, ERRORS[caller.code].message(), { mustClose: true });
+    exchange.fail(caller.code, ERRORS[caller.code].message(), leaveBody(plane, exchange));
     return null;
   }
   if (caller.kind === "forbidden") {
     const message = ERRORS.key_scope.message({ key: caller.key, scope: "infer" });
-    exchange.fail("key_scope", message, { mustClose: true });
+    exchange.fail("key_scope", message, leaveBody(plane, exchange));
     return null;
   }
   const { limits } = plane.settings;
   const policyHeader = textOf(headers[POLICY_HEADER]);
   const acceleratorHeader = textOf(headers[ACCELERATOR_HEADER]);
   if (Number(headers["content-length"] ?? 0) <= limits.bodyBytes) beforeBody();
+  const interrupted = new AbortController();
+  exchange.onInterrupt(() => interrupted.abort());
   const body = await readBody(exchange.request, {
     limitBytes: limits.bodyBytes,
     budget: plane.bodyBudget,
     deadlineMs: plane.settings.data.bodyMs,
+    signal: interrupted.signal,
     scan: { checkHints: policyHeader === null || acceleratorHeader === null },
   });
+  exchange.onInterrupt(null);
   if (!body.ok) {
-    refuseBody(plane, exchange, body);
+    // interrupted: whoever drives the request answers, if anybody is left to read it
+    if (exchange.interruption === null) refuseBody(plane, exchange, body);
     return null;
   }
   const { scan } = body;
@@ -65,6 +70,7 @@ export async function admitRequest(
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {
     exchange.routing = { policy: admission.request.policy.name };
+    noteRequest(plane.budget, admission.request.admittedAtMs);
     return { request: admission.request, body };
   }
   body.release();
@@ -96,7 +102,7 @@ const NOT_POLLED_RETRY_MS = 1000;
 
 function refuseBody(plane: DataPlane, exchange: Exchange, refused: BodyRefused): void {
   if (refused.code === "caller_gone") return;
-  const options = { mustClose: !refused.isRequestComplete };
+  const options = refused.isRequestComplete ? {} : { mustClose: true, closeAfter: refused.drained };
   const { limits } = plane.settings;
   switch (refused.code) {
     case "body_too_large":
@@ -121,7 +127,6 @@ function refuseBody(plane: DataPlane, exchange: Exchange, refused: BodyRefused):
     default:
       refuseScan(exchange, refused.code, refused.scan, options);
   }
-  if (!refused.isRequestComplete) closeAfterDrain(exchange, refused);
 }
 
 const ENCODINGS = ["gzip", "deflate", "br", "zstd"];
@@ -130,7 +135,7 @@ function refuseScan(
   exchange: Exchange,
   code: BodyRefusal["code"],
   scan: BodyRefusal | null,
-  options: { mustClose: boolean },
+  options: ErrorOptions,
 ): void {
   const field = scan?.field ?? "model";
   switch (code) {
@@ -154,10 +159,9 @@ function refuseScan(
   }
 }
 
-/** Lets the caller read the answer before the connection goes: closing while it sends would reset it. */
-function closeAfterDrain(exchange: Exchange, refused: BodyRefused): void {
-  const { socket } = exchange.request;
-  refused.drained.then(() => socket.destroySoon());
+/** The answer comes before the body has been read: the connection goes once the caller stops sending. */
+function leaveBody(plane: DataPlane, { request }: Exchange): ErrorOptions {
+  return { mustClose: true, closeAfter: drainBody(request, plane.settings.limits.bodyBytes) };
 }
 
 function textOf(value: string | string[] | undefined): string | null {

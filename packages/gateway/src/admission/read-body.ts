@@ -258,7 +258,7 @@ class BodyReader {
       drained:
         isRequestComplete || code === "caller_gone" || code === "body_timeout"
           ? DRAINED
-          : drain(this.#source, this.#options.limitBytes),
+          : drainBody(this.#source, this.#options.limitBytes),
     });
   }
 
@@ -281,8 +281,12 @@ class BodyReader {
   }
 }
 
-/** Throws away what still comes, up to a bound. */
-function drain(source: Readable, limitBytes: number): Promise<void> {
+/**
+ * Throws away what a caller still sends of a body that nobody wants: until its end, `limitBytes` or 5 s. Answer first,
+ * close after this: closing while it sends would reset the connection before it has read the answer.
+ */
+export function drainBody(source: Readable, limitBytes: number): Promise<void> {
+  if (source.readableEnded || source.destroyed) return DRAINED;
   return new Promise((resolve) => {
     let bytes = 0;
     const stop = () => {

@@ -225,7 +225,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     if (head.status >= 400) return this.#upstream.habits.classify(answer);
     if (!isComplete || isEncoded(head.headers)) return null;
     if (body.length === 0) return "failure";
-    const inspected = inspectJsonAnswer(body, INSPECTED_ANSWER_BYTES_MAX);
+    // parsed only where the whole answer matters; its usage stands at the end and is found without
+    const inspected = inspectJsonAnswer(body, body.includes('"abort"') ? INSPECTED_ANSWER_BYTES_MAX : 0);
     this.#usage.promptTokens = inspected.promptTokens;
     this.#usage.outputTokens = inspected.completionTokens;
     return inspected.isAborted ? "failure" : null;

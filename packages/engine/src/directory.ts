@@ -164,19 +164,23 @@ export function applyUpdate(directory: Directory, update: DirectoryUpdate): void
     }
     return maps;
   };
+  for (const name of update.removeAccounts ?? []) {
+    removeAccount(directory, name);
+  }
   for (const { account, name } of update.removePolicies ?? []) {
+    if (!directory.accounts.has(account)) continue;
     const { policies } = touch(account);
     const old = policies.get(name);
     if (old !== undefined) directory.policiesByIndex.delete(old.index);
     policies.delete(name);
   }
   for (const { account, name } of update.removeModels ?? []) {
+    if (!directory.accounts.has(account)) continue;
     const { models } = touch(account);
     const old = models.get(name);
     if (old !== undefined) directory.modelsByIndex.delete(old.index);
     models.delete(name);
   }
-  for (const name of update.removeAccounts ?? []) directory.accounts.delete(name);
   for (const data of update.policies ?? []) {
     const policy = compilePolicy(data);
     touch(data.account).policies.set(data.name, policy);
@@ -199,4 +203,14 @@ export function applyUpdate(directory: Directory, update: DirectoryUpdate): void
     directory.accounts.set(name, { ...account, ...maps });
   }
   directory.version = update.version;
+}
+
+/** An account leaves with everything it has, so that an update need not name it all. */
+function removeAccount(directory: Directory, name: string): void {
+  const account = directory.accounts.get(name);
+  if (account === undefined) return;
+  for (const { index } of account.policies.values()) directory.policiesByIndex.delete(index);
+  for (const { index } of account.models.values()) directory.modelsByIndex.delete(index);
+  directory.policiesByIndex.delete(account.builtIn.index);
+  directory.accounts.delete(name);
 }

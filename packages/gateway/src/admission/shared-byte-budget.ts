@@ -1,7 +1,6 @@
 /** One budget for the bodies of all workers (`limits.body_bytes_total`), counted in the fleet table. */
 
-import { strict as assert } from "node:assert";
-import { addToCell, CELL, type FleetTable } from "@zml/engine";
+import { addToCell, assert, CELL, type FleetTable } from "@zml/engine";
 import type { ByteBudget } from "./byte-budget.ts";
 
 /**

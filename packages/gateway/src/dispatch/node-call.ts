@@ -1,7 +1,7 @@
 /** What a node gets: the caller's bytes, a path from our constants, an allow-list of headers, and why it was chosen. */
 
 import { Readable } from "node:stream";
-import { encodeRoutingHeader, REQUEST_ID_HEADER, ROUTING_HEADER, TRACEPARENT_HEADER } from "@zml/protocol/wire";
+import { REQUEST_ID_HEADER, ROUTING_HEADER, TRACEPARENT_HEADER } from "@zml/protocol/wire";
 import type { Dispatcher } from "undici";
 import type { Exchange } from "../exchange.ts";
 import type { RequestBody } from "../request-body/request-body.ts";
@@ -33,7 +33,7 @@ export function composeCall(
     TRACEPARENT_HEADER,
     exchange.traceparent,
     ROUTING_HEADER,
-    encodeRoutingHeader(exchange.routing),
+    exchange.routingHeader,
   ];
   const given = exchange.request.headers;
   for (const name of CALLER_HEADERS) {
@@ -41,7 +41,8 @@ export function composeCall(
     if (typeof value === "string") headers.push(name, value);
   }
   if (node.apiKey !== null) headers.push("authorization", `Bearer ${node.apiKey}`);
-  const chunks = spliceBody(body.chunks, editsFor(body, upstream, options.model));
+  const edits = editsFor(body, upstream, options.model);
+  const chunks = edits.length === 0 ? body.chunks : spliceBody(body.chunks, edits);
   let bytes = 0;
   for (const chunk of chunks) bytes += chunk.length;
   headers.push("content-length", String(bytes));

@@ -1,0 +1,82 @@
+/**
+ * The node behind the bench: answers at once, or streams 64 events as fast as possible or one each 20 ms, as the
+ * request's `user` member says. Prints its port.
+ */
+
+import { createServer, type ServerResponse } from "node:http";
+
+const EVENTS = 64;
+const PACE_MS = 20;
+
+/** 703 bytes, like the answer that peers were measured with. */
+const ANSWER = Buffer.from(
+  JSON.stringify({
+    id: "chatcmpl-bench",
+    object: "chat.completion",
+    created: 1_764_000_000,
+    model: "bench",
+    choices: [
+      { index: 0, message: { role: "assistant", content: "x".repeat(456) }, logprobs: null, finish_reason: "stop" },
+    ],
+    usage: { prompt_tokens: 200, completion_tokens: 100, total_tokens: 300 },
+  }).padEnd(703),
+);
+
+const EVENT = (token: number): string =>
+  `data: ${JSON.stringify({
+    id: "chatcmpl-bench",
+    object: "chat.completion.chunk",
+    created: 1_764_000_000,
+    model: "bench",
+    choices: [{ index: 0, delta: { content: `token${token} ` }, logprobs: null, finish_reason: null }],
+  })}\n\n`;
+const STREAM = Array.from({ length: EVENTS }, (_, token) => Buffer.from(EVENT(token)));
+const LAST = Buffer.from(
+  `data: ${JSON.stringify({
+    id: "chatcmpl-bench",
+    object: "chat.completion.chunk",
+    created: 1_764_000_000,
+    model: "bench",
+    choices: [{ index: 0, delta: {}, logprobs: null, finish_reason: "stop" }],
+  })}\n\ndata: [DONE]\n\n`,
+);
+
+const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
+  if (request.method === "GET") {
+    request.resume();
+    response.end("ok");
+    return;
+  }
+  let head = "";
+  request.on("data", (chunk: Buffer) => {
+    if (head.length < 64) head += chunk.toString("latin1", 0, 64);
+  });
+  request.on("end", () => {
+    if (head.includes('"fast"')) stream(response, 0);
+    else if (head.includes('"paced"')) stream(response, PACE_MS);
+    else response.writeHead(200, { "content-type": "application/json", "content-length": ANSWER.length }).end(ANSWER);
+  });
+});
+
+function stream(response: ServerResponse, paceMs: number): void {
+  response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
+  let sent = 0;
+  const next = (): void => {
+    if (response.destroyed) return;
+    if (sent === EVENTS) {
+      response.end(LAST);
+      return;
+    }
+    response.write(STREAM[sent]);
+    sent += 1;
+    // one event per turn of the loop: each is a write and a read of its own, as with a real engine
+    if (paceMs > 0) setTimeout(next, paceMs);
+    else setImmediate(next);
+  };
+  next();
+}
+
+server.listen(0, "127.0.0.1", () => {
+  const address = server.address();
+  process.stdout.write(`${typeof address === "object" && address !== null ? address.port : 0}\n`);
+});

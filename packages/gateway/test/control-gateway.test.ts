@@ -198,6 +198,19 @@ test("a stream that outlives the grace is cut and counted", async (t) => {
   await response.text().catch(() => "");
 });
 
+test("a parked request is woken by the end of a cooldown, which nothing else announces", async (t) => {
+  const fake = await fakeNode(t);
+  const policy = "policies: [{ name: wait, queue_on_saturation: true, max_queue_ms: 15000 }]\n";
+  const rest = "health: { poll_interval_ms: 3600000 }\nfailover: { cooldown_ms: 600 }\n";
+  const { gateway } = await startOn(t, `${PORTS}${rest}${policy}nodes:\n${node("a", fake.url)}`);
+  fake.faults.status(500, "", {}, 1);
+  assert.equal((await chat(gateway)).status, 500);
+  assert.equal(gateway.stats().fleet.nodes[0]?.state, "cooling_down");
+  const response = await chat(gateway, { policy: "wait" });
+  assert.equal(response.status, 200);
+  assert.equal(gateway.explain(decisionOf(response))?.choice.is_trial, true);
+});
+
 test("a worker that dies leaves no booking behind and is started again on the same port", async (t) => {
   const workerUrl = new URL("./dying-worker.ts", import.meta.url);
   const text = `${PORTS}workers: 1\nnodes:\n${node("a", "http://127.0.0.1:1", "family: H100, models: [m]")}`;

@@ -144,7 +144,7 @@ export class AdminServer {
 }
 
 /** What somebody reads who asks for a decision that is not there. */
-export function unknownDecision(id: string): string {
+function unknownDecision(id: string): string {
   const shown = JSON.stringify(id.length > 128 ? `${id.slice(0, 128)}…` : id);
   return (
     `there is no decision ${shown}: ids stand in the header x-zml-routing, and each worker remembers its last ` +

@@ -31,7 +31,7 @@ export function watchDeadlines(
 }
 
 /** True when a deadline of any of the nodes lies after `fromTick` and not after `nowTick`. */
-export function hasDeadlinePassed(
+function hasDeadlinePassed(
   table: FleetTable,
   nodes: Iterable<Pick<FleetNode, "row" | "placements">>,
   { fromTick, nowTick }: { fromTick: number; nowTick: number },

@@ -143,7 +143,7 @@ function nodeReport(table: FleetTable, node: FleetNode, nowMs: number): NodeRepo
 }
 
 /** What availability would say about the node itself. */
-export function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
+function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
   if (table.isLive[row] !== 1 || table.isDraining[row] === 1) return "draining";
   if (table.isUnhealthy[row] === 1) return "unhealthy";
   if (table.goodPolls[row] === 0) return "not_polled";

@@ -8,12 +8,13 @@ import { isDeepStrictEqual } from "node:util";
 import { DEFAULT_MAX_IN_FLIGHT, type FleetTable, isRowIdle, publish, takeModelRow, takeNodeRow } from "@zml/engine";
 import type { Config, EngineName, NodeConfig } from "@zml/protocol";
 import type { ReportedModel } from "../availability/adapters/adapter.ts";
-import type { NodeSpec } from "../availability/node-spec.ts";
+import type { NodeSpec } from "../availability/index.ts";
 import { type ConfigSecrets, NO_SECRETS } from "../config/resolve-secrets.ts";
 import type { WorkerKey, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
 import { type CompiledDirectory, compileDirectory, EMPTY_DIRECTORY, type PlacedNode } from "./compile-directory.ts";
 import { directoryDelta } from "./directory-delta.ts";
 import type { NameRegistry } from "./name-registry.ts";
+import { pollerNode } from "./poller-view.ts";
 import { PlacementRows, RowPool } from "./rows.ts";
 import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
 import { workerKeys, workerNode } from "./worker-view.ts";
@@ -49,6 +50,17 @@ export interface FleetChange {
 
 interface Entry extends FleetNode {
   readonly rows: PlacementRows;
+  view: View | null;
+}
+
+/** What others were told about a node, and what it was made from: with 10,000 nodes most commits concern a few. */
+interface View {
+  readonly config: NodeConfig;
+  readonly engine: EngineName | null;
+  readonly placements: ReadonlyMap<string, number>;
+  readonly secrets: ConfigSecrets;
+  readonly worker: WorkerNode;
+  readonly spec: NodeSpec;
 }
 
 export class Fleet {
@@ -199,7 +211,8 @@ export class Fleet {
       if (entry === null) continue;
       this.#configureRow(entry, node);
       const names = servedNames(entry);
-      entry.placements = entry.rows.assign(names, table, this.#placementRows, version);
+      const { placements: before } = entry;
+      entry.placements = entry.rows.assign(names, { table, pool: this.#placementRows, version, before });
       if (entry.placements.size < names.length) {
         warnings.push(
           `node ${node.id} serves ${names.length} models and there is room for ${entry.placements.size}: ` +
@@ -239,6 +252,7 @@ export class Fleet {
       placements: new Map(),
       leftAtVersion: Number.POSITIVE_INFINITY,
       rows: new PlacementRows(),
+      view: null,
     };
     this.#entries.set(identityKey(node), entry);
     this.#byRow.set(row, entry);
@@ -301,10 +315,8 @@ export class Fleet {
     if (delta !== null) change.directory = delta;
 
     const before = this.#workerNodes;
-    this.#workerNodes = new Map(
-      this.#configured().map((entry) => [entry.row, workerNode(entry, this.#secrets, this.#names)]),
-    );
-    const nodes = [...this.#workerNodes.values()].filter((node) => !isDeepStrictEqual(node, before.get(node.row)));
+    this.#workerNodes = new Map(this.#configured().map((entry) => [entry.row, this.#viewOf(entry).worker]));
+    const nodes = [...this.#workerNodes.values()].filter((node) => node !== before.get(node.row));
     const removeNodes = [...before.keys()].filter((row) => !this.#workerNodes.has(row));
     if (nodes.length > 0) change.nodes = nodes;
     if (removeNodes.length > 0) change.removeNodes = removeNodes;
@@ -327,15 +339,37 @@ export class Fleet {
 
   #pollerChange(): Pick<FleetChange, "added" | "updated" | "removed"> {
     const before = this.#specs;
-    this.#specs = new Map(this.#configured().map((entry) => [entry.row, nodeSpec(entry, this.#secrets, this.#names)]));
+    this.#specs = new Map(this.#configured().map((entry) => [entry.row, this.#viewOf(entry).spec]));
     const added: NodeSpec[] = [];
     const updated: NodeSpec[] = [];
     for (const [row, spec] of this.#specs) {
       const old = before.get(row);
       if (old === undefined) added.push(spec);
-      else if (!isDeepStrictEqual(old, spec)) updated.push(spec);
+      else if (old !== spec) updated.push(spec);
     }
     return { added, updated, removed: [...before.keys()].filter((row) => !this.#specs.has(row)) };
+  }
+
+  /** What others have to know about a node: the very objects of the last time while nothing in them changes. */
+  #viewOf(entry: Entry): View {
+    const { config, engine, placements, view } = entry;
+    const secrets = this.#secrets;
+    const isSame =
+      view !== null &&
+      view.config === config &&
+      view.engine === engine &&
+      view.placements === placements &&
+      view.secrets === secrets;
+    if (isSame) return view;
+    const worker = workerNode(entry, secrets, this.#names);
+    const spec = pollerNode(entry, secrets, this.#names);
+    const next: View = {
+      ...{ config, engine, placements, secrets },
+      worker: view !== null && isDeepStrictEqual(view.worker, worker) ? view.worker : worker,
+      spec: view !== null && isDeepStrictEqual(view.spec, spec) ? view.spec : spec,
+    };
+    entry.view = next;
+    return next;
   }
 
   #onlyNew(warnings: readonly string[]): string[] {
@@ -353,24 +387,4 @@ function identityKey({ id, url }: { id: string; url: string }): string {
 function servedNames({ config, reported }: FleetNode): string[] {
   if (config.models !== null) return [...new Set(config.models.map(({ name }) => name))];
   return [...new Set((reported ?? []).map(({ id }) => id))];
-}
-
-function nodeSpec(entry: FleetNode, secrets: ConfigSecrets, names: NameRegistry): NodeSpec {
-  const { config } = entry;
-  const upstream = new Map(config.models?.map(({ name, upstreamModel }) => [name, upstreamModel]));
-  return {
-    row: entry.row,
-    id: config.id,
-    url: config.url,
-    engine: config.engine,
-    apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
-    httpVersion: config.httpVersion,
-    healthPath: config.engine === "custom" ? config.custom.healthPath : null,
-    health: config.health,
-    maxInFlight: config.maxInFlight,
-    placements: [...entry.placements].flatMap(([name, placement]) => {
-      const model = names.models.find(config.account, name);
-      return model < 0 ? [] : [{ model, name, upstreamId: upstream.get(name) ?? name, placement }];
-    }),
-  };
 }

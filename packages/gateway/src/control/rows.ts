@@ -27,15 +27,30 @@ export class RowPool {
   }
 }
 
+/** What an assignment works with. */
+export interface AssignOptions {
+  readonly table: FleetTable;
+  readonly pool: RowPool;
+  readonly version: number;
+  readonly before: ReadonlyMap<string, number>;
+}
+
 /**
  * The placement rows of one node. A model that leaves the node keeps its row until every worker has acknowledged that
  * and no request runs on the node; a model that comes back before finds its figures again.
  */
 export class PlacementRows {
   readonly #rows = new Map<string, { placement: number; leftAtVersion: number }>();
+  #leaving = 0;
 
-  /** Takes a row for each name and marks the others as left at `version`. Names for which no row is left are absent. */
-  assign(names: readonly string[], table: FleetTable, pool: RowPool, version: number): Map<string, number> {
+  /**
+   * Takes a row for each name and marks the others as left at `version`. Names for which no row is left are absent.
+   *
+   * @param before what the last call returned; returned again when it still holds, so that no change can be told by
+   *   identity.
+   */
+  assign(names: readonly string[], { table, pool, version, before }: AssignOptions): ReadonlyMap<string, number> {
+    if (before.size === names.length && names.every((name) => before.has(name))) return before;
     const assigned = new Map<string, number>();
     for (const name of names) {
       let entry = this.#rows.get(name);
@@ -49,15 +64,18 @@ export class PlacementRows {
       entry.leftAtVersion = Number.POSITIVE_INFINITY;
       assigned.set(name, entry.placement);
     }
+    this.#leaving = 0;
     for (const [name, entry] of this.#rows) {
-      if (!assigned.has(name) && entry.leftAtVersion === Number.POSITIVE_INFINITY) entry.leftAtVersion = version;
+      if (assigned.has(name)) continue;
+      this.#leaving += 1;
+      if (entry.leftAtVersion === Number.POSITIVE_INFINITY) entry.leftAtVersion = version;
     }
     return assigned;
   }
 
   /** True when a row waits to be freed. */
   get isAnyLeaving(): boolean {
-    return [...this.#rows.values()].some((entry) => entry.leftAtVersion !== Number.POSITIVE_INFINITY);
+    return this.#leaving > 0;
   }
 
   /** Frees what left at `ackedVersion` or before. The node must be idle. */
@@ -66,6 +84,7 @@ export class PlacementRows {
       if (entry.leftAtVersion > ackedVersion) continue;
       pool.free(entry.placement);
       this.#rows.delete(name);
+      this.#leaving -= 1;
     }
   }
 
@@ -73,5 +92,6 @@ export class PlacementRows {
   clear(pool: RowPool): void {
     for (const { placement } of this.#rows.values()) pool.free(placement);
     this.#rows.clear();
+    this.#leaving = 0;
   }
 }

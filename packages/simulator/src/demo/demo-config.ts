@@ -38,7 +38,7 @@ export function configText({ model, nodes, policies, cooldownMs }: DemoConfig): 
     "data: { listen: 127.0.0.1:0 }",
     "admin: { listen: 127.0.0.1:0 }",
     "workers: 1",
-    `health: { poll_interval_ms: ${POLL_INTERVAL_MS}, timeout_ms: ${POLL_INTERVAL_MS * 2} }`,
+    `health: { poll_interval_ms: ${POLL_INTERVAL_MS}, timeout_ms: ${POLL_INTERVAL_MS} }`,
     `failover: { cooldown_ms: ${cooldownMs} }`,
     'store: { path: ":memory:" }',
     "nodes:",

@@ -203,6 +203,7 @@ class DemoRun {
     await this.#unlessEnding(async (signal) => {
       this.#note(`warm-up: ${fleet.warmUpCallsPerNode} calls for each node show the gateway what each can do`);
       const ends = await warmUp({ fleet, dataUrl: gateway.dataUrl, signal });
+      signal.throwIfAborted();
       const bad = ends.find((end) => !end.isGood);
       if (bad !== undefined) this.#note(`warm-up: ${bad.error}`);
       this.#note("the trace begins");

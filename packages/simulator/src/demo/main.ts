@@ -1,4 +1,5 @@
 /** `npm run demo`. */
+import { setTimeout as delay } from "node:timers/promises";
 import { report } from "../../../../bench/report.ts";
 import type { DemoResult } from "./demo.ts";
 import { figuresOf } from "./figures.ts";
@@ -9,6 +10,7 @@ import { renderFrame } from "./render.ts";
 
 /** Longest that an interrupted demo takes to stop its processes; what is left then ends with this one. */
 const STOP_MS = 1000;
+const SIGNAL_LAG_MS = 50;
 const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
 /** Of a summary that goes to no terminal. */
 const SUMMARY_WIDTH = 120;
@@ -48,6 +50,8 @@ async function main(options: DemoOptions): Promise<void> {
     summarize(options, { ...result, firstOutputMs, isFrame });
   } catch (error) {
     output.close();
+    // Ctrl-C reaches the children too, and may be seen by what it did to them first.
+    await delay(SIGNAL_LAG_MS);
     if (abort.signal.aborted) return;
     process.stderr.write(`zml: demo: ${error instanceof Error ? error.message : String(error)}\n`);
     process.exitCode = 1;

@@ -30,10 +30,7 @@ test("a node that streams is not killed, and none is while a stream's node is un
 test("an idle node and one with hardly any traffic are not worth killing", () => {
   assert.equal(chooseVictim([node("a", 1), node("b", NaN)], [], evenly), null);
   assert.equal(chooseVictim(nodes, [], { shareOf: (id) => (id === "b" ? 0.01 : 0.3) })?.id, "a");
-  assert.equal(
-    chooseVictim(nodes, [], () => NaN),
-    null,
-  );
+  assert.equal(chooseVictim(nodes, [], { shareOf: () => NaN }), null);
 });
 
 test("a fleet report is read with null as unknown, and refused without nodes", () => {

@@ -219,7 +219,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
       const isError = firstEvent !== null && isErrorEvent(firstEvent.data, firstEvent.event);
       if (this.#inspector.sawAbort) return "failure";
       if (isError) return this.#upstream.habits.classify(answer) ?? "failure";
-      // a stream that ends without one event said nothing at all
+      // a stream that ends without one event, or with the end mark as its only one, said nothing at all
+      if (firstEvent?.data === "[DONE]") return "failure";
       return isComplete && (firstEvent === null || !isEndedWell(this.#inspector)) ? "failure" : "success";
     }
     if (head.status >= 400) return this.#upstream.habits.classify(answer);

@@ -71,8 +71,8 @@ const CONTEXT_TOKENS = 16_384;
 
 /** Targets for the trace's answers: 164 tokens in the mean, 450 at the 95th percentile. */
 const POLICIES: readonly DemoPolicy[] = [
-  { name: "interactive", costPriority: "latency", targetMs: 5000, tiers: [["H100"], ["MI300X"]], share: 0.35 },
-  { name: "chat", costPriority: "balanced", targetMs: 8000, tiers: [["MI300X", "H100"], ["A100"]], share: 0.35 },
+  { name: "interactive", costPriority: "latency", targetMs: 4000, tiers: [["H100"], ["MI300X"]], share: 0.35 },
+  { name: "chat", costPriority: "balanced", targetMs: 6000, tiers: [["MI300X", "H100"], ["A100"]], share: 0.35 },
   {
     name: "batch",
     costPriority: "cost",

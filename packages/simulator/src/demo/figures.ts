@@ -28,6 +28,10 @@ export function figuresOf({ statistics, outage, seconds, openAtEnd, firstOutputM
       { name: `p95_ms${label}`, value: one.durationMs(0.95), unit: "ms" },
       { name: `usd_per_million_tokens${label}`, value: one.usdPerMillionTokens, unit: "USD" },
     );
+    const answers = [...one.families.values()].reduce((sum, count) => sum + count, 0);
+    for (const [family, count] of one.families) {
+      figures.push({ name: `answers{policy=${policy},family=${family}}`, value: count / answers, unit: "share" });
+    }
   }
   const { killedAtMs = NaN, startedAtMs = NaN, servedAtMs = NaN } = outage ?? {};
   figures.push(

@@ -31,6 +31,9 @@ A mixed fleet behind one gateway, with live traffic; one node is killed and come
   --speed-up N   how much faster than real ones the fake accelerators are (0.1 to 100; default 1)
   --seed N       same seed, same calls (a whole number; default 1)
   --help         this text
+
+Dollars are list price times tokens over the capacity that the gateway learned: what the tokens cost on nodes that are
+kept busy (the capacity meter), not a bill. For JSON without npm's own lines: npm run -s demo -- --once --json
 `;
 
 const FLAGS = {

@@ -46,7 +46,11 @@ program
     // loaded on use: the other commands start faster without the gateway
     const [{ serve }, { createLog }] = await Promise.all([import("./commands/serve.ts"), import("./commands/log.ts")]);
     const log = createLog(logLevel);
-    watchFatalErrors((error, kind) => log.error({ error, kind }, "an error that nobody caught"));
+    let uncaught = 0;
+    watchFatalErrors((error, kind) => {
+      uncaught += 1;
+      log.error({ error, kind, uncaught }, "an error that nobody caught");
+    });
     process.exit(await serve(terminal, { config, log, signals: listenToSignals() }));
   });
 

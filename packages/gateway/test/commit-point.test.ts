@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { afterEach, describe, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import { chat, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
+import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import {
   answering,
@@ -94,6 +94,12 @@ describe("before the commit point the request goes elsewhere, and the caller see
       await script(call, index);
       setImmediate(() => end(call));
     };
+  const writing =
+    (bytes: string, end: (call: NodeCall) => void): NodeScript =>
+    (call) => {
+      call.write(bytes);
+      end(call);
+    };
   const cases: [name: string, script: NodeScript][] = [
     ["an error as first event", streaming(ERROR_EVENT, DONE)],
     ["a comment, then an error", streaming(": ping\n\n", ERROR_EVENT)],
@@ -108,8 +114,8 @@ describe("before the commit point the request goes elsewhere, and the caller see
     ["half an event, then the end", then(stream("data: {"), (call) => call.fin())],
     ["a reset before the head", (call) => call.rst()],
     ["the end before the head", (call) => call.fin()],
-    ["half a head", (call) => (call.write("HTTP/1.1 200 O"), call.fin())],
-    ["no HTTP at all", (call) => (call.write("nonsense\r\n\r\n"), call.fin())],
+    ["half a head", writing("HTTP/1.1 200 O", (call) => call.fin())],
+    ["no HTTP at all", writing("nonsense\r\n\r\n", (call) => call.fin())],
     ["a bad chunk size", (call) => call.write(`${STREAM_HEAD}zz\r\n`)],
     ["an abort as first event", streaming(token("", "abort"), DONE)],
   ];
@@ -205,7 +211,7 @@ describe("after the commit point nothing is tried again, and the break is visibl
     assert.equal(isBroken, false);
     assert.equal(two.b.calls.length, 0);
     await two.plane.settled();
-    assert.equal((await (await chat(two.plane.url)).json()).choices[0].message.content, "b");
+    assert.match(await (await chat(two.plane.url)).text(), /"content":"b"/);
   });
 
   test("an abort in mid-stream is an error, not a good end", async () => {
@@ -501,14 +507,14 @@ describe("when nothing more is tried", () => {
     const response = await chat(two.plane.url);
     assert.equal(response.status, 502);
     assert.equal(response.headers.get("x-should-retry"), "false");
-    assert.equal((await response.json()).error.code, "upstream_failed");
+    assert.equal((await errorOf(response)).code, "upstream_failed");
     await two.plane.settled();
   });
 
   test("time-outs everywhere are a 504 that names the limit", async () => {
     const two = await pair(() => {}, { timeouts: { first_byte_ms: 100 } }, { bScript: () => {} });
     const response = await chat(two.plane.url);
-    const { error: told } = await response.json();
+    const told = await errorOf(response);
     assert.equal(response.status, 504);
     assert.equal(told.code, "upstream_timeout");
     assert.match(told.message, /timeouts\.first_byte_ms \(100 ms\)/);

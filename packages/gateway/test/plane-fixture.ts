@@ -207,3 +207,11 @@ export function chat(url: string, body: Record<string, unknown> = {}, init: Requ
     }),
   });
 }
+
+/** The error of an answer in OpenAI's shape. */
+export async function errorOf(
+  response: Response,
+): Promise<{ code: string; type: string; message: string; families?: unknown }> {
+  const { error } = (await response.json()) as { error: { code: string; type: string; message: string } };
+  return error;
+}

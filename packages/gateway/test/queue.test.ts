@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { announceRoom } from "@zml/engine";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import { chat, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
+import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import { chatAnswer, type NodeScript, plain, type ScriptedNode, startScriptedNode } from "./scripted-node.ts";
 
@@ -69,7 +69,7 @@ test("after max_queue_ms a 503 says why, per family, and when to come back", asy
   const first = await caller(plane, "0");
   await until(() => node.calls.length === 1);
   const response = await chat(plane.url);
-  const { error } = await response.json();
+  const error = await errorOf(response);
   assert.equal(response.status, 503);
   assert.equal(error.code, "queue_timeout");
   assert.equal(error.type, "saturation");
@@ -87,7 +87,7 @@ test("without the option saturation is told at once, with the families", async (
   const first = await caller(plane, "0");
   await until(() => node.calls.length === 1);
   const response = await chat(plane.url);
-  const { error } = await response.json();
+  const error = await errorOf(response);
   assert.equal(response.status, 503);
   assert.equal(error.code, "queue_saturated");
   assert.deepEqual(error.families, [{ family: "H100", reason: "at_capacity", nodes: 1 }]);
@@ -103,7 +103,7 @@ test("a full queue refuses, and those in it keep their place", async () => {
   clients.push(await caller(plane, "1"), await caller(plane, "2"));
   await until(() => plane.plane.parked.count === 2);
   const response = await chat(plane.url);
-  const { error } = await response.json();
+  const error = await errorOf(response);
   assert.equal(response.status, 503);
   assert.equal(error.code, "queue_full");
   assert.ok(Array.isArray(error.families));
@@ -126,7 +126,7 @@ test("the bytes that wait are bounded too", async () => {
   await until(() => node.calls.length === 1);
   const response = await chat(plane.url, { x: "y".repeat(10_000) });
   assert.equal(response.status, 503);
-  assert.equal((await response.json()).error.code, "queue_full");
+  assert.equal((await errorOf(response)).code, "queue_full");
   first.kill();
   await plane.settled();
 });

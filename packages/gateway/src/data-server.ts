@@ -10,6 +10,7 @@ import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";
 import type { DataPlane } from "./data-plane.ts";
+import { DenseSet } from "./dense-set.ts";
 import { Exchange, requestIdOf } from "./exchange.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH } from "./routes.ts";
@@ -20,7 +21,7 @@ const CHECK_INTERVAL_MS = 1000;
 export class DataServer {
   readonly #plane: DataPlane;
   readonly #server: Server;
-  readonly #running = new Set<Exchange>();
+  readonly #running = new DenseSet<Exchange>();
   #onIdle: (() => void) | null = null;
 
   constructor(plane: DataPlane) {
@@ -82,7 +83,7 @@ export class DataServer {
     this.#server.closeIdleConnections();
     if (this.#running.size > 0) await this.#idleWithin(graceMs);
     const interrupted = this.#running.size;
-    for (const exchange of this.#running) exchange.interrupt("shutting_down");
+    for (const exchange of this.#running.snapshot()) exchange.interrupt("shutting_down");
     if (this.#running.size > 0) await this.#idleWithin(FLUSH_MS);
     this.#server.closeAllConnections();
     return interrupted;
@@ -179,7 +180,7 @@ export class DataServer {
 
   /** An answer of this connection is under way: what came behind its request may not be answered into it. */
   #isAnswering(socket: Duplex): boolean {
-    for (const { request, response } of this.#running) {
+    for (const { request, response } of this.#running.snapshot()) {
       if (request.socket === socket && response.headersSent) return true;
     }
     return false;

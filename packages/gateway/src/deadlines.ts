@@ -3,22 +3,24 @@
  * a set operation, a tenth of a timer of its own; they run out up to `TICK_MS` late.
  */
 
+import { type DenseMember, DenseSet } from "./dense-set.ts";
+
 /** How often running deadlines are looked at, ms. */
 const TICK_MS = 20;
 
 /** A running deadline. */
-export interface Deadline {
+export interface Deadline extends DenseMember {
   atMs: number;
   readonly onTime: () => void;
 }
 
 export class Deadlines {
-  readonly #running = new Set<Deadline>();
+  readonly #running = new DenseSet<Deadline>();
   #timer: NodeJS.Timeout | null = null;
 
   /** Calls back once, `ms` from now, unless stopped before. */
   start(ms: number, onTime: () => void): Deadline {
-    const deadline = { atMs: performance.now() + ms, onTime };
+    const deadline = { atMs: performance.now() + ms, onTime, slot: -1 };
     this.#running.add(deadline);
     this.#timer ??= setInterval(this.#tick, TICK_MS);
     return deadline;
@@ -41,10 +43,10 @@ export class Deadlines {
       return;
     }
     const nowMs = performance.now();
-    for (const deadline of this.#running) {
-      if (deadline.atMs > nowMs) continue;
+    this.#running.forEachBackward((deadline) => {
+      if (deadline.atMs > nowMs) return;
       this.#running.delete(deadline);
       deadline.onTime();
-    }
+    });
   };
 }

@@ -16,6 +16,7 @@ import {
   TRACEPARENT_HEADER,
 } from "@zml/protocol/wire";
 import type { AnswerHead } from "./attempt-result.ts";
+import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
 
@@ -50,7 +51,9 @@ export interface ErrorOptions {
   closeAfter?: Promise<void>;
 }
 
-export class Exchange implements AnswerSink {
+export class Exchange implements AnswerSink, DenseMember {
+  /** Place among the requests that run. */
+  slot = -1;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly route: InferenceRoute;

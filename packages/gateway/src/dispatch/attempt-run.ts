@@ -68,6 +68,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   readonly #onEnd: (result: AttemptResult) => void;
   readonly #sentAtMs: number;
 
+  /** Place among the attempts of the node. */
+  slot = -1;
   #phase: Phase = "connecting";
   #controller: Dispatcher.DispatchController | null = null;
   #connection: Connection | null = null;

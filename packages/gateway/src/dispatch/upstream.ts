@@ -4,6 +4,7 @@
  */
 
 import type { AdapterVerdict } from "@zml/engine";
+import { type DenseMember, DenseSet } from "../dense-set.ts";
 import type { WorkerNode } from "../thread-messages.ts";
 import { type Connection, ConnectionPool } from "./connection-pool.ts";
 
@@ -29,7 +30,7 @@ export interface UpstreamNode {
 }
 
 /** Something that runs on a node and can be failed from outside. */
-export interface RunningAttempt {
+export interface RunningAttempt extends DenseMember {
   /** The node refuses connections: fails the attempt unless its answer has been committed. */
   nodeDown(): void;
 }
@@ -37,7 +38,7 @@ export interface RunningAttempt {
 export class Upstream {
   node: WorkerNode;
   habits: EngineHabits;
-  readonly running = new Set<RunningAttempt>();
+  readonly running = new DenseSet<RunningAttempt>();
   readonly #pool: ConnectionPool;
   readonly #join: (path: string) => string;
   readonly #paths = new Map<string, string>();
@@ -80,7 +81,7 @@ export class Upstream {
 
   /** Fails what has not been committed. */
   fail(): void {
-    for (const attempt of [...this.running]) attempt.nodeDown();
+    for (const attempt of this.running.snapshot()) attempt.nodeDown();
   }
 
   /** Closes connections as their requests end. */

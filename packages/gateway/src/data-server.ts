@@ -5,7 +5,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol";
+import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol/errors";
 import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";

@@ -5,7 +5,7 @@
 
 import { randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol";
+import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
   encodeRoutingHeader,
   REQUEST_ID_HEADER,

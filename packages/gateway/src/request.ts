@@ -19,7 +19,7 @@ import {
   writeDecision,
   writeOutcome,
 } from "@zml/engine";
-import { ERRORS } from "@zml/protocol";
+import { ERRORS } from "@zml/protocol/errors";
 import type { Routing } from "@zml/protocol/wire";
 import { type AdmittedRequest, admitRequest } from "./admission/admit-request.ts";
 import type { AttemptResult } from "./attempt-result.ts";

@@ -1,5 +1,6 @@
-import { type ConfigFile, DEFAULT_ACCOUNT, type EngineName } from "./config.ts";
+import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
+import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 
 /** `usd_per_gpu_hour` → `usdPerGpuHour`. */
 type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;

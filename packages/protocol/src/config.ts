@@ -1,17 +1,12 @@
 import { COST_PRIORITIES } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
+import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 
 /**
  * The configuration file: one schema per shape, keys as they stand in the file, and the only home of the defaults.
  * Rules that look at more than one object (duplicates, references) are in the gateway, beside the line numbers.
  */
-
-/** The account of everything that names none. It always exists. */
-export const DEFAULT_ACCOUNT = "default";
-
-/** The built-in policy; its name can't be taken. */
-export const BUILT_IN_POLICY = "zml-default";
 
 /** Serving engines that have an adapter. */
 export const ENGINES = ["vllm", "llamacpp", "tgi", "custom"] as const;

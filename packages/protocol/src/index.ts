@@ -18,3 +18,4 @@ export {
   parseConfigFile,
 } from "./config-issues.ts";
 export * from "./errors.ts";
+export * from "./fixed-names.ts";

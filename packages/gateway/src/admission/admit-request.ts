@@ -1,7 +1,7 @@
 /** Step 1 on the wire: who calls, what the body asks for, which policy it means. Refusals reach no node. */
 
 import { admit, noteRequest, type RouteRequest, type RoutingCall } from "@zml/engine";
-import { ERRORS } from "@zml/protocol";
+import { ERRORS } from "@zml/protocol/errors";
 import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type { DataPlane } from "../data-plane.ts";
 import type { ErrorOptions, Exchange } from "../exchange.ts";

@@ -2,7 +2,7 @@
 
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { DEFAULT_ACCOUNT } from "@zml/protocol";
+import { DEFAULT_ACCOUNT } from "@zml/protocol/fixed-names";
 import type { WorkerKey } from "../thread-messages.ts";
 
 export type Caller =

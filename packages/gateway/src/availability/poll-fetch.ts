@@ -1,6 +1,7 @@
 /** One GET of a poll, over undici: bounded in time and bytes, on a socket of its own. */
 
-import { Agent, Client, type Dispatcher, H2CClient } from "undici";
+import type { Dispatcher } from "undici";
+import { Agent, Client, H2CClient, request as send } from "../undici.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
@@ -64,8 +65,8 @@ function openHttp2(origin: URL): Dispatcher {
 /** Makes the client that polls use outside of tests. */
 export function createPollClient(): PollClient {
   const http1 = new Agent({ ...LIMITS, ...HTTP1, allowH2: false });
-  let http2: Agent | undefined;
-  const agentFor = (request: PollRequest): Agent => {
+  let http2: Dispatcher | undefined;
+  const agentFor = (request: PollRequest): Dispatcher => {
     if (request.httpVersion === "1.1") return http1;
     http2 ??= new Agent({ factory: (origin) => openHttp2(new URL(origin)) });
     return http2;
@@ -91,8 +92,8 @@ export function createPollClient(): PollClient {
   };
 }
 
-async function ask(agent: Agent, request: PollRequest): Promise<PollResponse> {
-  const { statusCode, headers, body } = await agent.request({
+async function ask(agent: Dispatcher, request: PollRequest): Promise<PollResponse> {
+  const { statusCode, headers, body } = await send(agent, {
     origin: request.origin,
     path: request.path,
     method: "GET",

@@ -5,7 +5,8 @@
  */
 
 import type { Socket } from "node:net";
-import { buildConnector, Client, type Dispatcher } from "undici";
+import type { Dispatcher } from "undici";
+import { buildConnector, Client, type ClientOptions, type Connector } from "../undici.ts";
 
 /** How connections are made and kept. */
 export interface ConnectionPoolOptions {
@@ -43,7 +44,7 @@ interface PooledClient {
 
 export class ConnectionPool {
   readonly #options: ConnectionPoolOptions;
-  readonly #clientOptions: Client.Options;
+  readonly #clientOptions: ClientOptions;
   readonly #idle: PooledClient[] = [];
   readonly #waiting = new Set<(connection: Connection) => void>();
   #count = 0;
@@ -172,7 +173,7 @@ export function isConnectError(error: Error): boolean {
   return connectErrors.has(error);
 }
 
-function markingConnector(connectMs: number): buildConnector.connector {
+function markingConnector(connectMs: number): Connector {
   const connect = buildConnector({ timeout: connectMs, allowH2: false });
   return (options, callback) => {
     connect(options, (error: Error | null, socket: Socket | null) => {

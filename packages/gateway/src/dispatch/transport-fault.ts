@@ -1,7 +1,7 @@
 /** What an error of the client says, in the engine's words. By code, never by message. */
 
 import type { TransportFault } from "@zml/engine";
-import { errors } from "undici";
+import { errors } from "../undici.ts";
 import { isConnectError } from "./connection-pool.ts";
 
 /** Why a dispatch ended without an answer. */

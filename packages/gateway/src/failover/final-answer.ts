@@ -1,7 +1,7 @@
 /** What the caller is told when nothing more is tried: the one place that turns a reason into HTTP. */
 
 import { type Decision, EXCLUSIONS, type NoNodeReason, REASONS, type RouteRequest } from "@zml/engine";
-import { ERRORS, type SaturatedFamily } from "@zml/protocol";
+import { ERRORS, type SaturatedFamily } from "@zml/protocol/errors";
 import type { AttemptResult } from "../attempt-result.ts";
 import type { DataPlane } from "../data-plane.ts";
 import type { Exchange, Interruption } from "../exchange.ts";

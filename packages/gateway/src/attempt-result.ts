@@ -2,6 +2,7 @@
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { AttemptEnd } from "@zml/engine";
+import type { TimeoutsConfig } from "@zml/protocol";
 
 /** Status and headers of a node's answer. */
 export interface AnswerHead {
@@ -12,8 +13,10 @@ export interface AnswerHead {
 /** How an attempt ended, with what was seen of it. */
 export interface AttemptResult {
   end: AttemptEnd;
-  /** The answer, where one came and was not committed: complete, or the part that was held. */
+  /** The answer, where one came whole and was not committed. */
   answer: { head: AnswerHead; body: Buffer } | null;
+  /** Limits that held for it: the node's own. */
+  timeouts: TimeoutsConfig;
   /** True when the caller has (part of) this answer. */
   isCommitted: boolean;
   /** Of a broken stream: whether what was relayed ends between two events, so that an error event can follow. */

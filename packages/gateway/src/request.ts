@@ -84,7 +84,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
     if (chosen === null) {
       // nothing was awaited since the decision, so that it is still this request's
       if (plane.decision.kind === "exhausted" && last !== null) {
-        return giveUp(plane, exchange, request, last, "nodes_exhausted");
+        return giveUp(exchange, request, last, "nodes_exhausted");
       }
       return saturate(plane, exchange, request, plane.decision);
     }
@@ -122,7 +122,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
         case "deliver":
           return deliver(exchange, last);
         case "give_up":
-          return giveUp(plane, exchange, request, last, move.reason);
+          return giveUp(exchange, request, last, move.reason);
         case "abandon":
           return endEarly(plane, exchange, exchange.interruption ?? "caller_gone", last.canTakeErrorEvent);
         case "redispatch":
@@ -229,7 +229,7 @@ function dispatch(
   attempt: Attempt,
 ): Promise<AttemptResult> {
   const upstream = plane.upstreamOf(attempt.booking.row);
-  if (upstream === undefined) return Promise.resolve(nodeLeft());
+  if (upstream === undefined) return Promise.resolve(nodeLeft(plane));
   const { promise, resolve } = Promise.withResolvers<AttemptResult>();
   const { timeouts } = upstream.node;
   const run = new AttemptRun({
@@ -260,8 +260,9 @@ function dispatch(
 }
 
 /** The node left the configuration between decision and dispatch. */
-function nodeLeft(): AttemptResult {
+function nodeLeft(plane: DataPlane): AttemptResult {
   return {
+    timeouts: plane.settings.timeouts,
     end: { kind: "fault", fault: "node_down", isUnsent: false },
     answer: null,
     isCommitted: false,

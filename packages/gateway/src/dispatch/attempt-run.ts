@@ -204,7 +204,8 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
       retryAfterMs: retryAfterMsOf(head.headers),
     };
     if (isComplete && isCallers && this.#inspector !== null) this.#noteFirstToken();
-    this.#finish(end, { head, body });
+    // half an error is no answer to pass on
+    this.#finish(end, isComplete ? { head, body } : null);
   }
 
   /** What the answer says about the node, null: its status says it all. */
@@ -325,6 +326,7 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     const counted = this.#inspector?.tokensSeen ?? Number.NaN;
     this.#onEnd({
       end,
+      timeouts: this.#upstream.node.timeouts,
       answer,
       isCommitted,
       canTakeErrorEvent: this.#canTakeErrorEvent ?? this.#inspector?.isBetweenEvents ?? false,

@@ -9,7 +9,6 @@ import type { WaitRefusal } from "../wait-refusal.ts";
 
 /** Nothing more is tried: the node's last answer as it is, or what went wrong on the way to it. */
 export function giveUp(
-  plane: DataPlane,
   exchange: Exchange,
   request: RouteRequest,
   last: AttemptResult,
@@ -21,8 +20,13 @@ export function giveUp(
     return;
   }
   const attempts = request.dispatches;
+  if (last.end.kind === "answer") {
+    const cause = `status ${last.end.status} with more text than is held`;
+    exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause }), { shouldRetry: false });
+    return;
+  }
   const fault = last.end.kind === "fault" ? last.end.fault : "reset";
-  const { timeouts } = plane.settings;
+  const { timeouts } = last;
   switch (fault) {
     case "first_byte_timeout":
       failByTimeout(exchange, attempts, "timeouts.first_byte_ms", timeouts.firstByteMs);

@@ -209,6 +209,9 @@ export class Exchange implements AnswerSink, DenseMember {
 
   #end(last?: Buffer | string): void {
     if (last === undefined) this.response.end();
+    // as text, head and body leave in one write; Latin-1 keeps every byte
+    else if (Buffer.isBuffer(last) && last.length <= ONE_WRITE_BYTES_MAX)
+      this.response.end(last.toString("latin1"), "latin1");
     else this.response.end(last);
     // a caller who does not take the rest may not hold its connection for ever
     if (this.request.socket.writableLength > 0) this.#watchSlowness();
@@ -241,6 +244,9 @@ export class Exchange implements AnswerSink, DenseMember {
     return fields;
   }
 }
+
+/** Answers up to this size are sent together with their head. */
+const ONE_WRITE_BYTES_MAX = 16 * 1024;
 
 const REQUEST_ID = /^[!-~]{1,128}$/;
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;

@@ -40,13 +40,12 @@ export async function admitRequest(
   const policyHeader = textOf(headers[POLICY_HEADER]);
   const acceleratorHeader = textOf(headers[ACCELERATOR_HEADER]);
   if (Number(headers["content-length"] ?? 0) <= limits.bodyBytes) beforeBody();
-  const interrupted = new AbortController();
-  exchange.onInterrupt(() => interrupted.abort());
   const body = await readBody(exchange.request, {
     limitBytes: limits.bodyBytes,
     budget: plane.bodyBudget,
     deadlineMs: plane.settings.data.bodyMs,
-    signal: interrupted.signal,
+    deadlines: plane.deadlines,
+    onStart: (cancel) => exchange.onInterrupt(cancel),
     scan: { checkHints: policyHeader === null || acceleratorHeader === null },
   });
   exchange.onInterrupt(null);

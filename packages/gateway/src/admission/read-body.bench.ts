@@ -7,12 +7,18 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
+import { Deadlines } from "../deadlines.ts";
 import { LocalByteBudget } from "./byte-budget.ts";
 import type { BodySource } from "./read-body.ts";
 import { readBody } from "./read-body.ts";
 
 const MIB = 1 << 20;
-const options = { limitBytes: 64 * MIB, budget: new LocalByteBudget(1024 * MIB), deadlineMs: 60_000 };
+const options = {
+  limitBytes: 64 * MIB,
+  budget: new LocalByteBudget(1024 * MIB),
+  deadlineMs: 60_000,
+  deadlines: new Deadlines(),
+};
 
 /** The least that any server does: collect, and parse nothing. */
 function collect(source: Readable): Promise<Buffer[]> {

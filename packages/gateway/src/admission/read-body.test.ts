@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import type { TestContext } from "node:test";
 import { test } from "node:test";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { Deadlines } from "../deadlines.ts";
 import { LocalByteBudget } from "./byte-budget.ts";
 import type { BodyRead, ReadBodyOptions } from "./read-body.ts";
 import { readBody } from "./read-body.ts";
@@ -26,7 +27,13 @@ async function serve(t: TestContext, overrides: Partial<ReadBodyOptions> = {}): 
   const budget = new LocalByteBudget(4 * LIMIT);
   const waiting: ((value: Awaited<ReturnType<Reading["next"]>>) => void)[] = [];
   const server = createServer(async (request, response) => {
-    const read = await readBody(request, { limitBytes: LIMIT, budget, deadlineMs: 60_000, ...overrides });
+    const read = await readBody(request, {
+      limitBytes: LIMIT,
+      budget,
+      deadlineMs: 60_000,
+      deadlines: new Deadlines(),
+      ...overrides,
+    });
     waiting.shift()?.({ read, request, response });
     const text = JSON.stringify({ code: read.ok ? "ok" : read.code });
     if (read.ok) {
@@ -200,19 +207,27 @@ test("a caller who goes in the middle of the body leaves nothing behind", async 
   }
 });
 
-test("an abort signal ends the reading, also one that came before", async (t) => {
-  const controller = new AbortController();
-  const { port, next, budget } = await serve(t, { signal: controller.signal });
+test("a reading can be cancelled, also at its very start", async (t) => {
+  let isCancelledAtOnce = false;
+  const started = Promise.withResolvers<() => void>();
+  const { port, next, budget } = await serve(t, {
+    onStart: (cancel) => {
+      cancelReading = cancel;
+      started.resolve(cancel);
+      if (isCancelledAtOnce) cancel();
+    },
+  });
   const reading = next();
   const socket = connect(port, "127.0.0.1");
   t.after(() => socket.destroy());
   socket.write('POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{"model":');
-  await once(socket, "ready");
-  controller.abort();
+  const cancel = await started.promise;
+  cancel();
   const { read } = await reading;
   assert(!read.ok);
   assert.equal(read.code, "caller_gone");
   assert.equal(budget.heldBytes, 0);
+  isCancelledAtOnce = true;
   assert.equal(await post(port, JSON.stringify(MODEL)), "caller_gone");
 });
 

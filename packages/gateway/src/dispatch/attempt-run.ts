@@ -15,7 +15,7 @@ import type { Clock } from "../clock.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
 import type { Connection } from "./connection-pool.ts";
 import { isErrorEvent } from "./sse-events.ts";
-import { inspectJsonAnswer, StreamInspector } from "./stream-inspector.ts";
+import { StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
 import type { RunningAttempt, Upstream } from "./upstream.ts";
 
@@ -24,9 +24,6 @@ const HELD_BYTES_MAX = 64 * 1024;
 
 /** A node that keeps its connection open after the end mark of a stream gets this long to close it, ms. */
 const END_GRACE_MS = 1000;
-
-/** A plain answer whose usage is read may have this many bytes. */
-const INSPECTED_ANSWER_BYTES_MAX = HELD_BYTES_MAX;
 
 /** What is sent. */
 export interface AttemptCall {
@@ -229,8 +226,7 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     if (head.status >= 400) return this.#upstream.habits.classify(answer);
     if (!isComplete || isEncoded(head.headers)) return null;
     if (body.length === 0) return "failure";
-    // parsed only where the whole answer matters; its usage stands at the end and is found without
-    const inspected = inspectJsonAnswer(body, body.includes('"abort"') ? INSPECTED_ANSWER_BYTES_MAX : 0);
+    const inspected = skimJsonAnswer(body);
     this.#usage.promptTokens = inspected.promptTokens;
     this.#usage.outputTokens = inspected.completionTokens;
     return inspected.isAborted ? "failure" : null;

@@ -183,6 +183,24 @@ export interface JsonAnswer extends TokenUsage {
 const USAGE_TAIL_BYTES = 4096;
 
 /**
+ * Usage of a plain answer, and whether a choice in it was aborted, without parsing the answer: one look at its text for
+ * the rare word, one at its end for the usage. For answers that are relayed by the thousand.
+ */
+export function skimJsonAnswer(body: Buffer): TokenUsage & { readonly isAborted: boolean } {
+  const text = body.toString("latin1");
+  if (text.includes('abort"')) return inspectJsonAnswer(body);
+  return usageNearEnd(text);
+}
+
+function usageNearEnd(text: string): TokenUsage & { readonly isAborted: false } {
+  const at = text.lastIndexOf('usage"');
+  const usage = at < 0 ? undefined : USAGE_OBJECT.exec(text.slice(at))?.[1];
+  return { ...usageOf(usage === undefined ? null : parseObject(usage)), isAborted: false };
+}
+
+const USAGE_OBJECT = /^usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})/;
+
+/**
  * Usage and finish reasons of a plain answer of any of the dialects. Bodies over `limitBytes` (default 1 MiB: about
  * 5 ms of parsing) are not parsed; of those only the usage is looked up, near the end. Never throws.
  */

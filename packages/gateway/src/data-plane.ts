@@ -19,6 +19,7 @@ import { adapterFor } from "./availability/adapters/index.ts";
 import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
 import { Deadlines } from "./deadlines.ts";
+import { encodeDecisionId } from "./decision-id.ts";
 import { Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
 import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
@@ -45,6 +46,8 @@ export class DataPlane {
   readonly samples: OutcomeSamples;
   readonly log: Log;
   settings: WorkerSettings;
+  /** Record of the last decision; -1: none yet. Valid as long as `decision`. */
+  lastSequence = -1;
   settler: Settler;
   isDraining = false;
   /** Keys by SHA-256; empty: nobody is asked for one. */
@@ -129,6 +132,11 @@ export class DataPlane {
 
   destroy(): void {
     for (const upstream of this.#upstreams.values()) upstream.close();
+  }
+
+  /** Id that leads to a decision's record. */
+  decisionId(sequence: number): string {
+    return encodeDecisionId({ worker: this.worker, sequence, unixMs: Date.now() });
   }
 
   /** Next draw in [0, 1): mulberry32, seeded per worker so that runs can be repeated. */

@@ -24,7 +24,6 @@ import type { Routing } from "@zml/protocol/wire";
 import { type AdmittedRequest, admitRequest } from "./admission/admit-request.ts";
 import type { AttemptResult } from "./attempt-result.ts";
 import type { DataPlane } from "./data-plane.ts";
-import { encodeDecisionId } from "./decision-id.ts";
 import { AttemptRun } from "./dispatch/attempt-run.ts";
 import { composeCall } from "./dispatch/node-call.ts";
 import type { Upstream } from "./dispatch/upstream.ts";
@@ -140,6 +139,7 @@ function choose(plane: DataPlane, request: RouteRequest, previous: number): Chos
   const booking = decide(plane.decider, request, nowMs, plane.draw(), decision);
   if (booking !== null) request.dispatches += 1;
   const sequence = writeDecision(plane.ring, plane.table, request, decision, { nowMs, previous });
+  plane.lastSequence = sequence;
   if (booking === null) return null;
   const upstream = plane.upstreamOf(decision.row);
   return {
@@ -163,7 +163,7 @@ function routingOf(
     node: upstream?.node.id ?? "",
     policy: request.policy.name,
     family: plane.directory.families[decision.family] ?? "",
-    decision: encodeDecisionId({ worker: plane.worker, sequence, unixMs: Date.now() }),
+    decision: plane.decisionId(sequence),
     queueDepth: Math.round(decision.depth),
     attempt: request.dispatches,
     reason: REASONS[decision.reason] ?? "cheapest",

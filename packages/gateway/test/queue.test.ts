@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { announceRoom } from "@zml/engine";
+import { announceRoom, readRecord } from "@zml/engine";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
+import { decodeDecisionId } from "../src/decision-id.ts";
 import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import { chatAnswer, type NodeScript, plain, type ScriptedNode, startScriptedNode } from "./scripted-node.ts";
@@ -92,6 +93,10 @@ test("without the option saturation is told at once, with the families", async (
   assert.equal(error.code, "queue_saturated");
   assert.deepEqual(error.families, [{ family: "H100", reason: "at_capacity", nodes: 1 }]);
   assert.equal(node.calls.length, 1);
+  const routing = decodeRoutingHeader(response.headers.get("x-zml-routing") ?? "");
+  const place = decodeDecisionId(routing?.decision ?? "");
+  assert.ok(place !== null, "the answer names the decision that found no node");
+  assert.equal(readRecord(plane.ring, place.sequence)?.reason, "queue_saturated");
   first.kill();
   await plane.settled();
 });

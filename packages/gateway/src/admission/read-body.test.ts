@@ -212,7 +212,6 @@ test("a reading can be cancelled, also at its very start", async (t) => {
   const started = Promise.withResolvers<() => void>();
   const { port, next, budget } = await serve(t, {
     onStart: (cancel) => {
-      cancelReading = cancel;
       started.resolve(cancel);
       if (isCancelledAtOnce) cancel();
     },

@@ -8,12 +8,7 @@ import type { Exchange, Interruption } from "../exchange.ts";
 import type { WaitRefusal } from "../wait-refusal.ts";
 
 /** Nothing more is tried: the node's last answer as it is, or what went wrong on the way to it. */
-export function giveUp(
-  exchange: Exchange,
-  request: RouteRequest,
-  last: AttemptResult,
-  reason: NoNodeReason,
-): void {
+export function giveUp(exchange: Exchange, request: RouteRequest, last: AttemptResult, reason: NoNodeReason): void {
   exchange.routing = { ...exchange.routing, reason };
   if (last.answer !== null) {
     exchange.deliver(last.answer.head, last.answer.body, { shouldRetry: false });
@@ -53,7 +48,7 @@ function failByTimeout(exchange: Exchange, attempts: number, limit: string, limi
 export function saturate(plane: DataPlane, exchange: Exchange, request: RouteRequest, decision: Decision): void {
   const reason = REASONS[decision.reason];
   const code = reason === "queue_saturated" ? "queue_saturated" : "no_node_available";
-  exchange.routing = { policy: request.policy.name, reason: code };
+  exchange.routing = { policy: request.policy.name, decision: plane.decisionId(plane.lastSequence), reason: code };
   exchange.fail(code, ERRORS[code].message({ model: request.model.name }), {
     retryAfterMs: decision.retryAfterMs,
     extra: { families: familiesOf(plane, request, decision) },
@@ -69,7 +64,11 @@ export function refuseWait(
 ): void {
   const extra = { families: familiesOf(plane, request, wait.decision) };
   const options = { retryAfterMs: wait.decision.retryAfterMs, extra };
-  exchange.routing = { policy: request.policy.name, reason: "queue_saturated" };
+  exchange.routing = {
+    policy: request.policy.name,
+    decision: plane.decisionId(plane.lastSequence),
+    reason: "queue_saturated",
+  };
   switch (wait.refusal) {
     case "queue_full":
       exchange.fail(

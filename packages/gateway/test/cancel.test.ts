@@ -250,9 +250,9 @@ describe("each limit in time takes effect", () => {
             call.write(chunk(token("a", "stop") + DONE));
             call.write(LAST_CHUNK);
           }
-        }, 40);
+        }, 100);
       },
-      { timeouts: { idle_ms: 200 } },
+      { timeouts: { idle_ms: 800 } },
     );
     assert.match(await (await chat(two.plane.url, { stream: true })).text(), /\[DONE\]\n\n$/);
     await two.plane.settled();
@@ -365,7 +365,7 @@ describe("each limit in time takes effect", () => {
         call.write(chunk(DONE));
         call.write(LAST_CHUNK);
       },
-      { timeouts: { slow_client_ms: 400, idle_ms: 200 } },
+      { timeouts: { slow_client_ms: 2000, idle_ms: 2000 } },
     );
     const client = await RawClient.open(two.plane.port);
     client.send(post(chatBody({ stream: true })));
@@ -373,6 +373,7 @@ describe("each limit in time takes effect", () => {
       client.socket.pause();
       setTimeout(() => client.socket.resume(), 40);
     }, 60);
+    await until(() => client.bytes > 8 * body.length, "the whole stream");
     const answer = await client.answer();
     clearInterval(pace);
     assert.equal(answer.body.length, Buffer.byteLength(token("a", "stop") + DONE) + 8 * body.length);

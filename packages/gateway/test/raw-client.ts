@@ -12,13 +12,18 @@ export interface RawAnswer {
 
 export class RawClient {
   readonly socket: Socket;
-  readonly #pieces: Buffer[] = [];
+  #pieces: Buffer[] = [];
+  /** Bytes that came. */
+  bytes = 0;
   isClosed = false;
 
   private constructor(socket: Socket) {
     this.socket = socket;
     socket.setNoDelay(true);
-    socket.on("data", (piece) => this.#pieces.push(piece));
+    socket.on("data", (piece) => {
+      this.#pieces.push(piece);
+      this.bytes += piece.length;
+    });
     socket.on("error", () => {});
     socket.on("close", () => {
       this.isClosed = true;
@@ -33,7 +38,8 @@ export class RawClient {
   }
 
   get received(): Buffer {
-    return Buffer.concat(this.#pieces);
+    if (this.#pieces.length !== 1) this.#pieces = [Buffer.concat(this.#pieces)];
+    return this.#pieces[0] as Buffer;
   }
 
   get text(): string {

@@ -16,6 +16,7 @@ const tasks = {
   "bench:decide": "bench/decide.ts",
   "bench:overhead": "bench/overhead.ts",
   "bench:memory": "bench/memory.ts",
+  "bench:stall": "bench/stall.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

@@ -28,7 +28,10 @@ try {
     for (let round = 0; round <= ROUNDS; round++) {
       const bareUs = await cpuPerAnswer(bare, shape);
       const gatewayUs = await cpuPerAnswer(gateway, shape);
-      if (!json) process.stderr.write(`${shape.name} round ${round}: bare ${bareUs.toFixed(1)}, zml ${gatewayUs.toFixed(1)} µs\n`);
+      if (!json)
+        process.stderr.write(
+          `${shape.name} round ${round}: bare ${bareUs.toFixed(1)}, zml ${gatewayUs.toFixed(1)} µs\n`,
+        );
       if (round === 0) continue;
       runs.bare.push(bareUs);
       runs.gateway.push(gatewayUs);
@@ -48,7 +51,12 @@ try {
 async function cpuPerAnswer(proxy: Measured, shape: (typeof CASES)[number]): Promise<number> {
   const request = requestBytes(proxy.port, chatBody(shape.kind, shape.bytes));
   const before = proxy.cpuUs();
-  const { answers, failures } = await runLoad({ port: proxy.port, connections: shape.connections, total: shape.total, request });
+  const { answers, failures } = await runLoad({
+    port: proxy.port,
+    connections: shape.connections,
+    total: shape.total,
+    request,
+  });
   if (failures > 0) throw new Error(`${failures} of ${shape.total} requests failed: the figure would mean nothing`);
   return (proxy.cpuUs() - before) / answers;
 }

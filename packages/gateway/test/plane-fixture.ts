@@ -53,7 +53,7 @@ export interface PlaneFixture {
 export const FIXTURE_MODEL = "llama3-8b";
 
 /** Parses sections of a configuration file, with every default. */
-export function fixtureConfig(file: Record<string, unknown>): Config {
+function fixtureConfig(file: Record<string, unknown>): Config {
   return completeConfig(configFileSchema.parse(file), { cores: 2 });
 }
 

@@ -39,11 +39,11 @@ export interface FieldSpan {
 export type JsonKind = "string" | "number" | "true" | "false" | "null" | "object" | "array";
 
 /** A model name's longest form in UTF-8. */
-export const MODEL_NAME_BYTES = 256;
+const MODEL_NAME_BYTES = 256;
 /** Policies and families are at most this long. */
 const OBJECT_NAME_BYTES = 128;
 /** One byte of text takes at most six in JSON (`\u0061`): a longer raw key cannot be a routing field. */
-export const RAW_KEY_BYTES = 6 * Math.max(...ROUTING_FIELDS.map((name) => name.length));
+const RAW_KEY_BYTES = 6 * Math.max(...ROUTING_FIELDS.map((name) => name.length));
 /** A longer raw value cannot be a valid model name; the same bound holds for the digits of a number. */
 export const RAW_VALUE_BYTES = 6 * MODEL_NAME_BYTES;
 

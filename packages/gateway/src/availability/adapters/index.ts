@@ -7,7 +7,7 @@ import { llamacpp } from "./llamacpp.ts";
 import { tgi } from "./tgi.ts";
 import { vllm } from "./vllm.ts";
 
-export type { Adapter, Answer, NodeReading, ReportedModel } from "./adapter.ts";
+export type { Adapter, NodeReading, ReportedModel } from "./adapter.ts";
 
 /** All adapters, by engine name. */
 const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({ vllm, llamacpp, tgi, custom });

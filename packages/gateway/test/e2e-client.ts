@@ -99,6 +99,7 @@ export class Load {
   readonly endings: Ending[] = [];
   readonly #client: OpenAI;
   readonly #running: Promise<void>[];
+  readonly #waiting: { count: number; resolve: () => void }[] = [];
   #sent = 0;
   #isStopped = false;
 
@@ -112,7 +113,13 @@ export class Load {
       const index = this.#sent++;
       const request = { words: words[index % words.length] ?? 8, isStream: index % 2 === 0 };
       this.endings.push(await ask(this.#client, request));
+      for (const { count, resolve } of this.#waiting) if (this.endings.length >= count) resolve();
     }
+  }
+
+  /** Resolves when so many requests have ended since the start. */
+  ended(count: number): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push({ count, resolve }));
   }
 
   /** Sends no more, and waits for what is in flight. */

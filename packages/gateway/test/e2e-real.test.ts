@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, type TestContext, test } from "node:test";
 import { APIError, BadRequestError, NotFoundError } from "openai";
-import { ensureLlamaServer, writeTinyGguf } from "../../simulator/real/index.ts";
+import { ensureLlamaServer, type LlamaServer, writeTinyGguf } from "../../simulator/real/index.ts";
 import { until } from "./control-fixture.ts";
 import { ask, type Ending, Load, routingOf } from "./e2e-client.ts";
 import {
@@ -25,7 +25,7 @@ import {
 const limits = { timeout: 90_000 };
 const IN_FLIGHT = 12;
 /** For a request to reach a node that may serve, and to be answered behind the others there, on a busy machine. */
-const SLACK_MS = 5000;
+const SLACK_MS = 10_000;
 
 let directory = "";
 let model = "";
@@ -47,12 +47,12 @@ test(
   limits,
   async (t) => {
     const fleet = await startFleet(t, { model });
-    const load = new Load(fleet.client, { inFlight: IN_FLIGHT, words: [4, 8, 16] });
-    await until("two hundred requests have ended", () => load.endings.length >= 200);
+    const load = new Load(fleet.client, { inFlight: IN_FLIGHT, words: [4, 8, 12] });
+    await load.ended(200);
     const endings = await load.stop();
     assert.deepEqual(endings.filter(isNotWhole), []);
     assertNamedNodeAnswered(endings);
-    assert.deepEqual([...new Set(endings.map(nodeOf))].sort(), Object.keys(FAMILIES), "both nodes serve");
+    assertBothAnswered(endings);
     await untilIdle(fleet);
 
     // the drain: what runs is served to its end
@@ -72,10 +72,9 @@ test(
   async (t) => {
     const fleet = await startFleet(t, { model });
     const load = new Load(fleet.client, { inFlight: IN_FLIGHT, words: [4, 8, 32] });
-    await until("both nodes have answered, and at the one to kill a request waits for a slot", async () => {
-      const answered = new Set(load.endings.map(nodeOf));
-      return load.endings.length >= 30 && answered.size === 2 && (await fleet.node("h100")).in_flight > SLOTS;
-    });
+    await load.ended(40);
+    // so that the kill meets at least one request that is not the caller's yet
+    await until("a request waits for a slot", async () => (await fleet.node("h100")).in_flight > SLOTS);
     const killedAtMs = performance.now();
     fleet.server("h100").kill("SIGKILL");
     await fleet.server("h100").exited;
@@ -87,12 +86,12 @@ test(
     await until("the node that came back has answered", () => load.endings.some(isServedAgain));
     const servedAtMs = load.endings.find(isServedAgain)?.endedAtMs ?? Number.NaN;
     await until("the fleet is whole", async () => (await fleet.node("h100")).state === "healthy");
-    const seenWhenBack = load.endings.length;
-    await until("both serve on", () => load.endings.length >= seenWhenBack + 40);
+    await load.ended(load.endings.length + 40);
     const endings = await load.stop();
 
     assertBrokenVisibly(endings, "h100");
     assertNamedNodeAnswered(endings);
+    assertBothAnswered(endings);
     const sinceKillMs = servedAtMs - killedAtMs;
     const sinceReadyMs = servedAtMs - readyAtMs;
     assert.ok(sinceKillMs >= COOLDOWN_MS, `it was spared for its cooldown: ${sinceKillMs} ms`);
@@ -113,9 +112,10 @@ test("a server that is stopped in mid-answer leaves nobody hanging", limits, asy
     ask(fleet.client, { words: 6000, isStream: true, accelerator, onFirstWord: () => resolve() }),
   );
   await Promise.all(begun.map(({ promise }, index) => Promise.race([promise, streams[index]])));
-  const plain = [0, 1].map(() => ask(fleet.client, { words: 500, isStream: false, accelerator }));
-  await until("every slot is taken", async () => (await fleet.node("h100")).in_flight === SLOTS);
-  const waiting = ask(fleet.client, { words: 100, isStream: true, accelerator });
+  const plain = [0, 1].map(() => ask(fleet.client, { words: 400, isStream: false, accelerator }));
+  // asked of the server itself: what ZML has sent may still be on its way there, and be overtaken
+  await until("every slot is at work", async () => (await busySlots(fleet.server("h100"))) === SLOTS);
+  const waiting = ask(fleet.client, { words: 50, isStream: true, accelerator });
   await until("one waits for a slot", async () => (await fleet.node("h100")).in_flight === SLOTS + 1);
   const stoppedAtMs = performance.now();
   fleet.server("h100").kill("SIGTERM");
@@ -168,6 +168,11 @@ test("what the client sent wrongly comes back as the client's own errors, with w
   }
 });
 
+async function busySlots({ url }: LlamaServer): Promise<number> {
+  const slots = (await (await fetch(`${url}/slots`)).json()) as { is_processing: boolean }[];
+  return slots.filter((slot) => slot.is_processing).length;
+}
+
 function isNotWhole({ kind }: Ending): boolean {
   return kind !== "whole";
 }
@@ -181,6 +186,11 @@ function assertNamedNodeAnswered(endings: readonly Ending[]): void {
   for (const ending of endings) {
     if (ending.kind === "whole") assert.equal(ending.model, upstreamModel(nodeOf(ending) as NodeId));
   }
+}
+
+function assertBothAnswered(endings: readonly Ending[]): void {
+  const answered = new Set(endings.filter(({ kind }) => kind === "whole").map(nodeOf));
+  assert.deepEqual([...answered].sort(), Object.keys(FAMILIES));
 }
 
 /** Nothing failed before its answer began; answers that broke are the dead node's, and the client's user was told. */

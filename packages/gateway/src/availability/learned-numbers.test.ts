@@ -176,6 +176,15 @@ describe("samples of attempts", () => {
     assert.equal(table.placementErrorRate[0], rate);
   });
 
+  it("keep the stream speed where an answer was read in one piece", () => {
+    const table = tableOf(1);
+    applySamples(table, [sample]);
+    const usual = table.streamTokensPerSecond[0] as number;
+    applySamples(table, [{ ...sample, durationMs: sample.firstTokenMs + 0.5 }]);
+    const measured = table.streamTokensPerSecond[0] as number;
+    assert.ok(measured > usual && measured < usual * 1.2, String(measured));
+  });
+
   it("tell no stream speed without a first token, with a few tokens, or without a placement", () => {
     const table = tableOf(1);
     applySamples(table, [

@@ -60,7 +60,10 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
   }
   const rate = streamRateOf(sample);
   if (placement < 0 || Number.isNaN(rate)) return;
-  const measured = foldMean(table.measuredStreamTokensPerSecond[placement] as number, rate, SPEED_WEIGHT);
+  // The mean is taken of the time per token, which is what estimates multiply: a short answer that was read in one
+  // piece looks a hundred times as fast as the node is, and would rule a mean of rates.
+  const before = table.measuredStreamTokensPerSecond[placement] as number;
+  const measured = 1 / foldMean(1 / before, 1 / rate, SPEED_WEIGHT);
   table.measuredStreamTokensPerSecond[placement] = measured;
   table.streamTokensPerSecond[placement] = measured;
 }

@@ -259,7 +259,8 @@ function visible(decision: Decision) {
   const columns = Object.entries(evidence).map(([name, cells]) => {
     return [name, [...cells.slice(0, name === "excluded" ? rest.families * EXCLUSIONS.length : rest.families)]];
   });
-  return { ...rest, candidates: [...candidates.slice(0, rest.candidateCount)], columns };
+  const ranks = [...candidates.rank.slice(0, candidates.count)];
+  return { ...rest, candidates: [...candidates.index.slice(0, candidates.count)], ranks, columns };
 }
 
 function exclusionsOf(fleet: Fleet, decision: Decision): Record<string, Partial<Record<Exclusion, number>>> {

@@ -61,7 +61,7 @@ export function decide(
     const heads = headsBefore(table, decider.directory, request.ticket);
     const context = { nowTick, heads, draw, mayTryCooling: false };
     queryAvailability(table, request, context, decision);
-    if (decision.candidateCount === 0 && isOnlyCooling(decision)) {
+    if (decision.candidates.count === 0 && isOnlyCooling(decision)) {
       context.mayTryCooling = true;
       queryAvailability(table, request, context, decision);
     }

@@ -46,6 +46,18 @@ export interface TrialLeases {
   endpoint: number;
 }
 
+/** Every node that can take the request, in the order in which the pass met them. Columns grow and never shrink. */
+export interface Candidates {
+  /** Entries in use. */
+  count: number;
+  /** How many of them said that they are overloaded. */
+  rankedLast: number;
+  /** Position in the model's row list. */
+  index: Int32Array;
+  /** (depth + 1) / tokens per second, s per token, without what puts an overloaded node last. */
+  rank: Float64Array;
+}
+
 /** One decision. Valid until the next `decide` with the same object. */
 export interface Decision {
   kind: DecisionKind;
@@ -83,9 +95,7 @@ export interface Decision {
   readonly evidence: FamilyEvidence;
   /** Nodes of the model outside the chain. */
   outsideChain: number;
-  /** Positions in the model's row list of all candidates; grows, never shrinks. */
-  candidates: Int32Array;
-  candidateCount: number;
+  readonly candidates: Candidates;
 }
 
 /** An empty decision to be filled again and again. */
@@ -111,8 +121,7 @@ export function createDecision(): Decision {
     retryAfterMs: Number.NaN,
     families: 0,
     outsideChain: 0,
-    candidates: new Int32Array(64),
-    candidateCount: 0,
+    candidates: { count: 0, rankedLast: 0, index: new Int32Array(64), rank: new Float64Array(64) },
     evidence: {
       family: int32(),
       tier: int32(),
@@ -127,6 +136,13 @@ export function createDecision(): Decision {
       excluded: new Int32Array(CHAIN_FAMILIES_MAX * EXCLUSION_COUNT),
     },
   };
+}
+
+/** Makes room for so many candidates; what the columns held is lost. */
+export function reserveCandidates(candidates: Candidates, count: number): void {
+  if (candidates.index.length >= count) return;
+  candidates.index = new Int32Array(count * 2);
+  candidates.rank = new Float64Array(count * 2);
 }
 
 /** Nodes left out of a chain position for one reason. */

@@ -4,7 +4,7 @@
  */
 
 import { canUse, type WaitingHead } from "../claims.ts";
-import type { Decision } from "../decision.ts";
+import { type Decision, reserveCandidates } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { isRankedLast } from "../load.ts";
 import { ENDPOINTS, EXCLUSIONS, type Exclusion } from "../reasons.ts";
@@ -72,13 +72,14 @@ function createPass(table: FleetTable): Pass {
     const { positionOfFamily, acceptableWaiting } = policy;
     const { rank: ranks, best, depth: depths, bestAcceptable, acceptableRank, excluded } = decision.evidence;
     const count = rows.length;
-    if (decision.candidates.length < count) decision.candidates = new Int32Array(count * 2);
-    const { candidates } = decision;
+    reserveCandidates(decision.candidates, count);
+    const { index: candidates, rank: candidateRanks } = decision.candidates;
     const isPlainRequest =
       request.failedCount === 0 && context.heads.length === 0 && Number.isNaN(request.contextAboveTokens);
     const isAcceptableAsked = policy.costPriority === "latency";
     const start = Math.min(count - 1, Math.floor(context.draw * count));
     let candidateCount = 0;
+    let rankedLast = 0;
     for (let step = 0; step < count; step++) {
       const index = start + step < count ? start + step : start + step - count;
       const row = rows[index] as number;
@@ -108,9 +109,13 @@ function createPass(table: FleetTable): Pass {
         }
       }
       candidates[candidateCount] = index;
-      candidateCount += 1;
       let rank = (depth + 1) / (tokensPerSecond[placement] as number);
-      if (overloadedAtPoll[row] !== 0 && isRankedLast(table, row)) rank += RANKED_LAST;
+      candidateRanks[candidateCount] = rank;
+      candidateCount += 1;
+      if (overloadedAtPoll[row] !== 0 && isRankedLast(table, row)) {
+        rank += RANKED_LAST;
+        rankedLast += 1;
+      }
       if (rank < (ranks[position] as number)) {
         ranks[position] = rank;
         best[position] = index;
@@ -126,7 +131,8 @@ function createPass(table: FleetTable): Pass {
         bestAcceptable[position] = index;
       }
     }
-    decision.candidateCount = candidateCount;
+    decision.candidates.count = candidateCount;
+    decision.candidates.rankedLast = rankedLast;
   };
 }
 
@@ -136,7 +142,7 @@ function resetEvidence(decision: Decision, request: RouteRequest): void {
   const { nodesOfFamily, rows } = request.model;
   let inChain = 0;
   decision.families = chainFamilies.length;
-  decision.candidateCount = 0;
+  decision.candidates.count = 0;
   for (let position = 0; position < chainFamilies.length; position++) {
     const family = chainFamilies[position] as number;
     const nodes = nodesOfFamily[family] ?? 0;

@@ -20,7 +20,7 @@ export function choose(
 ): boolean {
   decision.hint = HINT_USES.indexOf(request.hintFamily < 0 ? "none" : "unused");
   decision.arePricesUnknown = false;
-  if (decision.candidateCount === 0) return false;
+  if (decision.candidates.count === 0) return false;
   estimateFamilies(table, request, options.estimator, decision);
   const scale = costScaleOf(decision);
   // in `latency` no cost was asked for, so none is missing
@@ -116,33 +116,26 @@ function takeFirstAcceptable(weighing: Weighing): boolean {
 }
 
 /**
- * The candidate node of any family with the least estimate. Equal ones, which are common since an idle node answers no
- * faster than its stream: the earlier tier, then the better rank, then the first from where the draw starts.
+ * The candidate node of any family with the least estimate. Nodes that said they are overloaded come behind every
+ * other. Equal ones, which are common since an idle node answers no faster than its stream: the earlier tier, then the
+ * better rank, then the first from where the draw starts.
  */
 function takeLeastEstimate(weighing: Weighing, reason: ChoiceReason): boolean {
   const { table, request, decision, estimator } = weighing;
-  const { rows, placements, families } = request.model;
+  const { candidates } = decision;
+  const { families } = request.model;
   const { positionOfFamily, chainTiers } = request.policy;
-  const { foreign, elsewhere, overloadedAtPoll, tokensPerSecond } = table;
-  const inFlight = table.total.inFlight;
-  const { candidates, candidateCount } = decision;
+  if (candidates.rankedLast > 0 && candidates.rankedLast < candidates.count) dropRankedLast(weighing);
+  estimator.keepLeast(table, request, candidates);
+  const { index: indexes, rank: ranks } = candidates;
   let bestIndex = -1;
-  let bestMs = Number.POSITIVE_INFINITY;
-  let bestTier = 0;
-  let bestRank = 0;
-  for (let candidate = 0; candidate < candidateCount; candidate++) {
-    const index = candidates[candidate] as number;
-    const row = rows[index] as number;
-    const placement = placements[index] as number;
-    const others = foreign[row] as number;
-    const depth = (others > 0 ? others : 0) + (inFlight[row] as number) + (elsewhere[row] as number);
-    let estimate = estimator.responseMs(table, request, placement, depth);
-    if (overloadedAtPoll[row] !== 0 && isRankedLast(table, row)) estimate += OVERLOADED_MS;
-    if (estimate > bestMs) continue;
+  let bestTier = Number.POSITIVE_INFINITY;
+  let bestRank = Number.POSITIVE_INFINITY;
+  for (let candidate = 0; candidate < candidates.count; candidate++) {
+    const index = indexes[candidate] as number;
     const tier = chainTiers[positionOfFamily[families[index] as number] as number] as number;
-    const rank = (depth + 1) / (tokensPerSecond[placement] as number);
-    if (estimate < bestMs || tier < bestTier || (tier === bestTier && rank < bestRank)) {
-      bestMs = estimate;
+    const rank = ranks[candidate] as number;
+    if (tier < bestTier || (tier === bestTier && rank < bestRank)) {
       bestTier = tier;
       bestRank = rank;
       bestIndex = index;
@@ -151,8 +144,21 @@ function takeLeastEstimate(weighing: Weighing, reason: ChoiceReason): boolean {
   return take(weighing, positionOfFamily[families[bestIndex] as number] as number, bestIndex, reason);
 }
 
-/** Added to the estimate of a node that said it is overloaded: behind every other, and still in order. */
-const OVERLOADED_MS = 1e12;
+/** Drops the candidates that said they are overloaded. */
+function dropRankedLast({ table, request, decision }: Weighing): void {
+  const { candidates } = decision;
+  const { rows } = request.model;
+  let kept = 0;
+  for (let candidate = 0; candidate < candidates.count; candidate++) {
+    const index = candidates.index[candidate] as number;
+    if (isRankedLast(table, rows[index] as number)) continue;
+    candidates.index[kept] = index;
+    candidates.rank[kept] = candidates.rank[candidate] as number;
+    kept += 1;
+  }
+  // other workers may have called the rest overloaded since the pass: then all are alike, and nothing was moved
+  if (kept > 0) candidates.count = kept;
+}
 
 /** What unknown prices stand for among the families of one decision. */
 interface CostScale {

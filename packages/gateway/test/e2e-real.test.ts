@@ -47,9 +47,11 @@ test(
   limits,
   async (t) => {
     const fleet = await startFleet(t, { model });
+    const startedAtMs = performance.now();
     const load = new Load(fleet.client, { inFlight: IN_FLIGHT, words: [4, 8, 12] });
     await load.ended(200);
     const endings = await load.stop();
+    report(t, endings, { together: performance.now() - startedAtMs });
     assert.deepEqual(endings.filter(isNotWhole), []);
     assertNamedNodeAnswered(endings);
     assertBothAnswered(endings);

@@ -10,7 +10,7 @@ import { BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens } from "./cost/estimate.ts";
 import { tickOf } from "./deadline.ts";
-import type { Decision } from "./decision.ts";
+import type { Decision, TrialLeases } from "./decision.ts";
 import type { Directory } from "./directory.ts";
 import {
   type Booking,
@@ -20,7 +20,7 @@ import {
   targetClassOf,
   undoPlace,
 } from "./dispatch/booking.ts";
-import { takeTrials } from "./dispatch/trial.ts";
+import { type TrialPlace, takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
 import { depthOf } from "./load.ts";
 import type { RouteRequest } from "./route-request.ts";
@@ -101,34 +101,63 @@ function begin(decision: Decision): void {
  * (at most `BOOKING_TRIES_MAX` times), the node can no longer take the request, or its trial went to another one.
  */
 function book(
-  { table, worker }: Decider,
+  decider: Decider,
   request: RouteRequest,
   decision: Decision,
   context: AvailabilityContext,
   tries: number,
 ): Booking | null {
+  const { table, worker } = decider;
   const { row, placement } = decision;
-  const others = depthOf(table, row) - (table.total.inFlight[row] as number);
-  const depth = others + takePlace(table, worker, row);
-  const isRaced = depth > decision.depth && tries < BOOKING_TRIES_MAX;
-  // asked again for this one row, so that a cooldown or drain that began meanwhile is not passed over
-  const isOut = exclusionOf(table, request, context, row, placement, depth) !== CANDIDATE;
-  if (isRaced || isOut || !takeTrials(table, request, decision, context.nowTick)) {
-    undoPlace(table, worker, row);
-    announceRoom(table);
-    return null;
-  }
+  const place = { row, placement, endpoint: request.endpoint };
+  const depthMax = tries < BOOKING_TRIES_MAX ? decision.depth : Number.POSITIVE_INFINITY;
+  const depth = takeCheckedPlace(decider, request, place, { context, depthMax, trial: decision.trial });
+  if (depth < 0) return null;
   decision.depth = depth;
   return completeBooking(table, worker, row, vectorOf(request));
 }
 
 /**
- * Books the same node again for a request whose connection carried nothing; not a new decision, so nothing is weighed
- * and the limit is not asked: the place was this request's a moment ago.
+ * Books the same node again for a request whose connection carried nothing. No new decision, so nothing is weighed and
+ * no parked request comes first: the place was this request's a moment ago. But a node that has left service or filled
+ * up since is not booked, and what was a trial is one again.
+ *
+ * @param trial the attempt's leases, which `settle` handed back; filled again.
+ * @returns null when the node no longer takes the request: decide anew. O(1).
  */
-export function bookAgain({ table, worker }: Decider, request: RouteRequest, row: number): Booking {
-  takePlace(table, worker, row);
-  return completeBooking(table, worker, row, vectorOf(request));
+export function bookAgain(
+  decider: Decider,
+  request: RouteRequest,
+  { row, placement }: { row: number; placement: number },
+  trial: TrialLeases,
+  nowMs: number,
+): Booking | null {
+  const place = { row, placement, endpoint: request.endpoint };
+  const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false };
+  const depth = takeCheckedPlace(decider, request, place, { context, depthMax: Number.POSITIVE_INFINITY, trial });
+  return depth < 0 ? null : completeBooking(decider.table, decider.worker, row, vectorOf(request));
+}
+
+/**
+ * Takes a place and the trial leases that it needs. Asks once more about this one row, so that a cooldown or drain that
+ * began since the node was found is not passed over.
+ *
+ * @returns depth before this request; -1, with nothing taken, when the node does not take it or is deeper than allowed.
+ */
+function takeCheckedPlace(
+  { table, worker }: Decider,
+  request: RouteRequest,
+  place: TrialPlace,
+  { context, depthMax, trial }: { context: AvailabilityContext; depthMax: number; trial: TrialLeases },
+): number {
+  const { row, placement } = place;
+  const others = depthOf(table, row) - (table.total.inFlight[row] as number);
+  const depth = others + takePlace(table, worker, row);
+  const isOut = exclusionOf(table, request, context, row, placement, depth) !== CANDIDATE;
+  if (depth <= depthMax && !isOut && takeTrials(table, place, trial, context.nowTick)) return depth;
+  undoPlace(table, worker, row);
+  announceRoom(table);
+  return -1;
 }
 
 function vectorOf(request: RouteRequest): BookingVector {

@@ -62,6 +62,17 @@ test("a decision without a node is recorded with the reasons that left all out",
   );
 });
 
+for (const past of [
+  { cooldownUntilMs: 500 },
+  { misconfiguredUntilMs: 500 },
+  { endpointUntilMs: { completions: 500 } },
+] as const) {
+  test(`a record says that its request is the trial of what failed before: ${Object.keys(past)}`, () => {
+    const { ring, write } = written({ nodes: [{ family: "B", ...past }] });
+    assert.equal(readRecord(ring, write(1))?.isTrial, true);
+  });
+}
+
 test("the outcome joins its decision", () => {
   const { ring, write } = written(ORDINARY);
   const sequence = write(1);

@@ -4,7 +4,9 @@
  * somebody asks. Old records are overwritten.
  *
  * Torn reads: every slot has a lock word that is odd while it is written; a reader copies, then checks that the word is
- * even and has not moved.
+ * even and has not moved. Where plain accesses lie between two touches of that word, the one that has to stay on the far
+ * side of them is a read-modify-write: an atomic store does not keep what follows behind it, nor an atomic load what
+ * precedes before it, on processors that reorder (ARM).
  */
 
 import { assert } from "./assert.ts";
@@ -194,7 +196,7 @@ export function writeDecision(
   ints[i + I.previous] = context.previous;
   ints[i + I.outsideChain] = decision.outsideChain;
   ints[i + I.arePricesUnknown] = decision.arePricesUnknown ? 1 : 0;
-  ints[i + I.isTrial] = decision.trial.node !== 0 ? 1 : 0;
+  ints[i + I.isTrial] = isTrialOf(decision.trial) ? 1 : 0;
   ints[i + I.outcome] = 0;
   ints[i + I.status] = -1;
   ints[i + I.fault] = -1;
@@ -228,10 +230,15 @@ export function writeDecision(
   return sequence;
 }
 
+/** A trial of anything: of the node, of the model on it, of the endpoint on it. */
+function isTrialOf({ node, placement, endpoint }: Decision["trial"]): boolean {
+  return node !== 0 || placement !== 0 || endpoint !== 0;
+}
+
 /** Makes a slot's lock word odd and new, also where a thread died while it wrote and left it odd. */
 function beginWrite(ints: Int32Array, lockCell: number): number {
   const lock = ((ints[lockCell] as number) + 1) | 1;
-  Atomics.store(ints, lockCell, lock);
+  Atomics.exchange(ints, lockCell, lock);
   return lock;
 }
 
@@ -321,7 +328,7 @@ export function readRecord(ring: EvidenceRing, sequence: number): EvidenceRecord
     if (lock % 2 !== 0) continue;
     if (ring.ints[i + 1] !== sequence) return null;
     const record = copyRecord(ring, slot, sequence);
-    if (Atomics.load(ring.ints, i) === lock) return record;
+    if (Atomics.add(ring.ints, i, 0) === lock) return record;
   }
   return null;
 }

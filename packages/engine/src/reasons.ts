@@ -53,10 +53,10 @@ export const EXCLUSIONS = [
   "failed_this_request",
   /** The operator drains it, or it is leaving the configuration. */
   "draining",
-  /** It has not answered a poll yet. */
-  "not_polled",
   /** Two polls in a row failed, and no traffic passed since. */
   "unhealthy",
+  /** It has not answered a poll yet. */
+  "not_polled",
   /** It failed a request and its cooldown runs. */
   "cooling_down",
   /** Its cooldown is over and another request is its trial. */

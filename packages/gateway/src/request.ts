@@ -113,7 +113,10 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
       noteOutcome(plane, request, chosen, last, outcome);
       if (move.kind === "retry_connection") {
-        chosen.booking = bookAgain(plane.decider, request, chosen.row);
+        const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());
+        // the node no longer takes it: another decision
+        if (booking === null) break;
+        chosen.booking = booking;
         isFreshConnection = true;
         continue;
       }

@@ -6,10 +6,9 @@
 
 import { TICK_MS } from "../bounds.ts";
 import { takeLease } from "../deadline.ts";
-import type { Decision, TrialLeases } from "../decision.ts";
+import type { TrialLeases } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { ENDPOINTS } from "../reasons.ts";
-import type { RouteRequest } from "../route-request.ts";
 
 /** What trial leases hang on. */
 export interface TrialPlace {
@@ -19,9 +18,9 @@ export interface TrialPlace {
   endpoint: number;
 }
 
-/** Takes every trial lease that an attempt at the chosen place needs; false, with none taken, if one is held. */
-export function takeTrials(table: FleetTable, request: RouteRequest, decision: Decision, nowTick: number): boolean {
-  const { row, placement, trial } = decision;
+/** Takes every trial lease that an attempt at a place needs; false, with none taken, if one is held. */
+export function takeTrials(table: FleetTable, place: TrialPlace, trial: TrialLeases, nowTick: number): boolean {
+  const { row, placement } = place;
   const untilTick = nowTick + Math.max(1, Math.ceil((table.cooldownMs[row] as number) / TICK_MS));
   const lease = { nowTick, untilTick };
   trial.node = 0;
@@ -32,19 +31,19 @@ export function takeTrials(table: FleetTable, request: RouteRequest, decision: D
     trial.node = untilTick;
   }
   if (Atomics.load(table.misconfiguredUntil, placement) !== 0) {
-    if (!takeLease(table.misconfiguredUntil, placement, lease)) return giveUp(table, decision, request.endpoint);
+    if (!takeLease(table.misconfiguredUntil, placement, lease)) return giveUp(table, place, trial);
     trial.placement = untilTick;
   }
-  const cell = row * ENDPOINTS.length + request.endpoint;
+  const cell = row * ENDPOINTS.length + place.endpoint;
   if (Atomics.load(table.endpointUntil, cell) !== 0) {
-    if (!takeLease(table.endpointUntil, cell, lease)) return giveUp(table, decision, request.endpoint);
+    if (!takeLease(table.endpointUntil, cell, lease)) return giveUp(table, place, trial);
     trial.endpoint = untilTick;
   }
   return true;
 }
 
-function giveUp(table: FleetTable, decision: Decision, endpoint: number): false {
-  returnTrials(table, { row: decision.row, placement: decision.placement, endpoint }, decision.trial);
+function giveUp(table: FleetTable, place: TrialPlace, trial: TrialLeases): false {
+  returnTrials(table, place, trial);
   return false;
 }
 

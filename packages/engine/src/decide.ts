@@ -22,7 +22,7 @@ import {
 } from "./dispatch/booking.ts";
 import { type TrialPlace, takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
-import { depthOf } from "./load.ts";
+import { othersOn } from "./load.ts";
 import type { RouteRequest } from "./route-request.ts";
 
 export { admit } from "./admission/admit.ts";
@@ -151,8 +151,7 @@ function takeCheckedPlace(
   { context, depthMax, trial }: { context: AvailabilityContext; depthMax: number; trial: TrialLeases },
 ): number {
   const { row, placement } = place;
-  const others = depthOf(table, row) - (table.total.inFlight[row] as number);
-  const depth = others + takePlace(table, worker, row);
+  const depth = othersOn(table, row) + takePlace(table, worker, row);
   const isOut = exclusionOf(table, request, context, row, placement, depth) !== CANDIDATE;
   if (depth <= depthMax && !isOut && takeTrials(table, place, trial, context.nowTick)) return depth;
   undoPlace(table, worker, row);

@@ -23,7 +23,12 @@ export function foreignLoad(scrape: {
 
 /** Depth now, requests: foreign + own + other gateways'. An unknown foreign load counts as 0. */
 export function depthOf(table: FleetTable, row: number): number {
-  return orZero(table.foreign[row]) + (table.total.inFlight[row] ?? 0) + (table.elsewhere[row] ?? 0);
+  return othersOn(table, row) + (table.total.inFlight[row] ?? 0);
+}
+
+/** The part of the depth that is not ours, requests. */
+export function othersOn(table: FleetTable, row: number): number {
+  return orZero(table.foreign[row]) + (table.elsewhere[row] ?? 0);
 }
 
 /**

@@ -1,13 +1,13 @@
 /** What dispatch reports of an attempt, for the record and for the caller's answer. */
 
-import type { IncomingHttpHeaders } from "node:http";
 import type { AttemptEnd } from "@zml/engine";
 import type { TimeoutsConfig } from "@zml/protocol";
 
 /** Status and headers of a node's answer. */
 export interface AnswerHead {
   status: number;
-  headers: IncomingHttpHeaders;
+  /** By lower-case name. */
+  headers: Readonly<Record<string, string>>;
 }
 
 /** How an attempt ended, with what was seen of it. */

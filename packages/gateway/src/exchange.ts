@@ -4,7 +4,7 @@
  */
 
 import { randomUUID } from "node:crypto";
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
   encodeRoutingHeader,
@@ -227,7 +227,7 @@ export class Exchange implements AnswerSink, DenseMember {
   }
 
   /** Header fields of any answer: ours, and those of the node that callers get. */
-  #fields(headers: IncomingHttpHeaders): string[] {
+  #fields(headers: AnswerHead["headers"]): string[] {
     const fields = [
       REQUEST_ID_HEADER,
       this.requestId,
@@ -263,12 +263,12 @@ function traceparentOf(uuid: string): string {
   return `00-${hex}-${hex.slice(16)}-01`;
 }
 
-function isStream(headers: IncomingHttpHeaders): boolean {
+function isStream(headers: AnswerHead["headers"]): boolean {
   return headers["content-type"]?.startsWith("text/event-stream") === true;
 }
 
 /** Asks proxies in front of us not to hold events back. */
-function pushStreamHints(fields: string[], headers: IncomingHttpHeaders): void {
+function pushStreamHints(fields: string[], headers: AnswerHead["headers"]): void {
   fields.push("x-accel-buffering", "no");
   if (headers["cache-control"] === undefined) fields.push("cache-control", "no-cache, no-transform");
 }

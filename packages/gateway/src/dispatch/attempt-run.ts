@@ -7,13 +7,13 @@
  * exactly once, on every path, with one `AttemptResult`.
  */
 
-import type { IncomingHttpHeaders } from "node:http";
 import type { AttemptEnd, TransportFault } from "@zml/engine";
-import type { Dispatcher } from "undici";
 import type { AnswerHead, AttemptResult } from "../attempt-result.ts";
 import type { Clock } from "../clock.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
 import type { Connection } from "./connection-pool.ts";
+import type { NodeExchangeHandler, NodeRequest } from "./node-connection.ts";
+import type { ResponseHeaders } from "./response-parser.ts";
 import { isErrorEvent } from "./sse-events.ts";
 import { StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
@@ -31,7 +31,7 @@ export interface AttemptCall {
   path: string;
   /** Name, value, name, value … */
   headers: string[];
-  body: Dispatcher.DispatchOptions["body"];
+  body: NodeRequest["body"];
   isFreshConnection: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface AnswerSink {
 
 type Phase = "connecting" | "awaiting_head" | "holding" | "relaying" | "ended";
 
-export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
+export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   readonly #upstream: Upstream;
   readonly #limits: AttemptLimits;
   readonly #clock: Clock;
@@ -68,7 +68,6 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   /** Place among the attempts of the node. */
   slot = -1;
   #phase: Phase = "connecting";
-  #controller: Dispatcher.DispatchController | null = null;
   #connection: Connection | null = null;
   #leaveQueue: (() => void) | null = null;
   #deadline: Deadline | null = null;
@@ -113,15 +112,9 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
       isHeadFirst ? "first_byte_timeout" : "first_token_timeout",
       Math.min(this.#limits.firstByteMs, this.#limits.firstTokenMs),
     );
-    const dispatch: Dispatcher.DispatchOptions = {
-      path: call.path,
-      method: "POST",
-      headers: call.headers,
-      body: call.body ?? null,
-    };
     this.#leaveQueue = this.#upstream.connect({ isFresh: call.isFreshConnection }, (connection) => {
       this.#connection = connection;
-      connection.dispatch(dispatch, this);
+      connection.send(call, this);
     });
     if (this.#leaveQueue === null) setImmediate(() => this.#fail({ fault: "connect_failed", isUnsent: false }));
   }
@@ -136,14 +129,12 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     this.#fail({ fault: "node_down", isUnsent: false });
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#phase === "ended") controller.abort(ABORTED);
-    else if (this.#phase === "connecting") this.#phase = "awaiting_head";
+  onStart(): void {
+    if (this.#phase === "connecting") this.#phase = "awaiting_head";
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (this.#phase === "ended" || status < 200) return;
+  onHead(status: number, headers: ResponseHeaders): void {
+    if (this.#phase === "ended") return;
     this.#head = { status, headers };
     this.#phase = "holding";
     this.#firstByteMs = this.#sinceSentMs();
@@ -152,19 +143,19 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
     this.#arm("first_token_timeout", this.#limits.firstTokenMs - this.#firstByteMs);
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onBody(chunk: Buffer): void {
     if (this.#phase === "relaying") this.#relay(chunk);
     else if (this.#phase === "holding") this.#hold(chunk);
   }
 
-  onResponseEnd(): void {
+  onEnd(): void {
     if (this.#phase === "ended") return;
     this.#inspector?.end();
     if (this.#phase === "relaying") this.#endRelay();
     else this.#judgeHeld(true);
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  onError(error: Error): void {
     if (this.#phase === "ended") return;
     const isReused = this.#connection?.isReused() === true;
     this.#fail(faultOf(error, { hasAnswerBegun: this.#head !== null, isReused }));
@@ -265,11 +256,11 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   #awaitDrain(): void {
     if (this.#isAwaitingDrain || this.#phase !== "relaying") return;
     this.#isAwaitingDrain = true;
-    this.#controller?.pause();
+    this.#connection?.pause();
     this.#sink.onDrain(() => {
       this.#isAwaitingDrain = false;
       this.#lastReadAtMs = this.#clock.nowMs();
-      if (this.#phase === "relaying") this.#controller?.resume();
+      if (this.#phase === "relaying") this.#connection?.resume();
     });
   }
 
@@ -307,14 +298,10 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   #finish(end: AttemptEnd, answer: AttemptResult["answer"]): void {
     if (this.#phase === "ended") return;
     const isCommitted = this.#phase === "relaying";
-    const isConnecting = this.#phase === "connecting";
     this.#phase = "ended";
     if (this.#deadline !== null) this.#deadlines.stop(this.#deadline);
     this.#upstream.running.delete(this);
-    // after a whole answer the connection is already free, and this does nothing
-    if (this.#controller?.aborted === false) this.#controller.abort(ABORTED);
     if (this.#connection === null) this.#leaveQueue?.();
-    else if (isConnecting) this.#connection.discard();
     else this.#connection.release();
     this.#held = [];
     const usage = this.#inspector?.usage;
@@ -358,25 +345,23 @@ export class AttemptRun implements Dispatcher.DispatchHandler, RunningAttempt {
   }
 }
 
-const ABORTED = new Error("the gateway ended this attempt");
-
 function isEndedWell(inspector: StreamInspector): boolean {
   if (inspector.sawAbort || inspector.sawErrorEvent) return false;
   return inspector.sawDone || inspector.finishReason !== null || inspector.gaveUp;
 }
 
-function isEventStream(headers: IncomingHttpHeaders): boolean {
+function isEventStream(headers: ResponseHeaders): boolean {
   const type = headers["content-type"];
   return typeof type === "string" && type.startsWith("text/event-stream");
 }
 
-function isEncoded(headers: IncomingHttpHeaders): boolean {
+function isEncoded(headers: ResponseHeaders): boolean {
   const encoding = headers["content-encoding"];
   return encoding !== undefined && encoding !== "identity";
 }
 
 /** `Retry-After` of an answer, ms; NaN: none, or a date, which no engine sends. */
-function retryAfterMsOf(headers: IncomingHttpHeaders): number {
+function retryAfterMsOf(headers: ResponseHeaders): number {
   const value = headers["retry-after"];
   return value === undefined ? Number.NaN : Number(value) * 1000;
 }

@@ -1,73 +1,58 @@
 /**
- * Connections of one worker to one node. Each is an undici `Client` that carries one request at a time; idle ones are
- * kept in a stack, so that taking one costs the same however many there are and the warmest goes first. (A `Pool` looks
- * at each of its clients per dispatch, and tells nobody whether a connection was used before.)
+ * Connections of one worker to one node. Idle ones are kept in a stack, so that taking one costs the same however many
+ * there are, the warmest goes first and the coldest can be closed.
  */
 
-import type { Socket } from "node:net";
-import type { Dispatcher } from "undici";
-import { buildConnector, Client, type ClientOptions, type Connector } from "../undici.ts";
+import {
+  type ConnectionTarget,
+  NodeConnection,
+  type NodeExchangeHandler,
+  type NodeRequest,
+} from "./node-connection.ts";
 
 /** How connections are made and kept. */
 export interface ConnectionPoolOptions {
-  origin: string;
+  target: ConnectionTarget;
   maxConnections: number;
-  connectMs: number;
   /** Idle connections are closed after this long, ms; below what engines use, so that we close first. */
   keepAliveMs: number;
   /** A connection is replaced after this long, ms, so that names are looked up again. */
   maxAgeMs: number;
-  /** Largest response head, bytes. */
-  headerBytes: number;
 }
 
 /** A request that waits for a connection may wait with so many others; beyond that it fails at once. */
 const WAITING_MAX = 65_536;
 
-/** A connection in somebody's hands. Given back exactly once, with `release` or `discard`. */
+/** How often idle connections are looked at, as a share of `keepAliveMs`. */
+const SWEEPS_PER_KEEP_ALIVE = 4;
+
+/** A connection in somebody's hands, until `release`. */
 export interface Connection {
   /** Its socket has carried an answer before: the node may have closed it meanwhile. */
   isReused(): boolean;
-  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): void;
-  /** The request ended, well or not; the connection (or the next one in its place) is free. */
+  send(request: NodeRequest, handler: NodeExchangeHandler): void;
+  pause(): void;
+  resume(): void;
+  /** Gives it back, once; what still runs on it is aborted. */
   release(): void;
-  /** Nothing may wait behind what it is doing. */
-  discard(): void;
 }
 
-interface PooledClient {
-  client: Client;
-  openedAtMs: number;
-  /** Answers on the present socket. */
-  answers: number;
+interface IdleConnection {
+  connection: NodeConnection;
+  sinceMs: number;
 }
 
 export class ConnectionPool {
   readonly #options: ConnectionPoolOptions;
-  readonly #clientOptions: ClientOptions;
-  readonly #idle: PooledClient[] = [];
-  readonly #waiting = new Set<(connection: Connection) => void>();
+  readonly #idle: IdleConnection[] = [];
+  /** In order of arrival; rarely more than a few, since `max_in_flight` is the usual bound. */
+  readonly #waiting: ((connection: Connection) => void)[] = [];
   #count = 0;
   #isClosing = false;
+  #sweeper: NodeJS.Timeout | null = null;
 
   constructor(options: ConnectionPoolOptions) {
     this.#options = options;
-    this.#clientOptions = {
-      pipelining: 1,
-      keepAliveTimeout: options.keepAliveMs,
-      keepAliveMaxTimeout: options.keepAliveMs,
-      // attempts have their own timers; the client's defaults of 300 s would undercut them
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      maxHeaderSize: options.headerBytes,
-      allowH2: false,
-      connect: markingConnector(options.connectMs),
-    };
-  }
-
-  /** Connections that exist, idle ones included. */
-  get count(): number {
-    return this.#count;
   }
 
   /**
@@ -76,110 +61,101 @@ export class ConnectionPool {
    * @returns takes the wish back while it waits. Null: too many wait already.
    */
   take(options: { isFresh: boolean }, onConnection: (connection: Connection) => void): (() => void) | null {
-    const pooled = options.isFresh ? undefined : this.#takeIdle();
-    if (pooled !== undefined) {
-      onConnection(this.#hand(pooled));
+    const idle = options.isFresh ? null : this.#takeIdle();
+    if (idle !== null) {
+      onConnection(this.#hand(idle));
       return NOTHING;
     }
     if (this.#count < this.#options.maxConnections || options.isFresh) {
-      onConnection(this.#hand(this.#open()));
+      onConnection(this.#hand(this.#make()));
       return NOTHING;
     }
-    if (this.#waiting.size >= WAITING_MAX) return null;
-    this.#waiting.add(onConnection);
-    return () => this.#waiting.delete(onConnection);
+    if (this.#waiting.length >= WAITING_MAX) return null;
+    this.#waiting.push(onConnection);
+    return () => {
+      const at = this.#waiting.indexOf(onConnection);
+      if (at >= 0) this.#waiting.splice(at, 1);
+    };
   }
 
   /** Closes idle connections now and each of the others when it is given back. */
   close(): void {
     this.#isClosing = true;
-    for (const pooled of this.#idle.splice(0)) this.#drop(pooled);
+    if (this.#sweeper !== null) clearInterval(this.#sweeper);
+    this.#sweeper = null;
+    for (const { connection } of this.#idle.splice(0)) this.#drop(connection);
   }
 
-  #takeIdle(): PooledClient | undefined {
-    for (;;) {
-      const pooled = this.#idle.pop();
-      if (pooled === undefined) return undefined;
-      if (performance.now() - pooled.openedAtMs < this.#options.maxAgeMs) return pooled;
-      this.#drop(pooled);
-    }
+  #takeIdle(): NodeConnection | null {
+    const idle = this.#idle.pop();
+    if (idle === undefined) return null;
+    const { connection, sinceMs } = idle;
+    const nowMs = performance.now();
+    const isStale = nowMs - sinceMs > this.#idleLimitMs(connection);
+    // closed here, it opens a socket of its own for the next request
+    if (isStale || nowMs - connection.openedAtMs > this.#options.maxAgeMs) connection.abort();
+    return connection;
   }
 
-  #open(): PooledClient {
+  #idleLimitMs(connection: NodeConnection): number {
+    const { keepAliveMs } = this.#options;
+    const hintMs = connection.keepAliveHintMs;
+    return hintMs < keepAliveMs ? hintMs : keepAliveMs;
+  }
+
+  #make(): NodeConnection {
     this.#count += 1;
-    const client = new Client(this.#options.origin, this.#clientOptions);
-    const pooled: PooledClient = { client, openedAtMs: performance.now(), answers: 0 };
-    client.on("connect", () => {
-      pooled.answers = 0;
-    });
-    return pooled;
+    return new NodeConnection(this.#options.target);
   }
 
-  #hand(pooled: PooledClient): Connection {
+  #hand(connection: NodeConnection): Connection {
     let isHeld = true;
     return {
-      isReused: () => pooled.answers > 0,
-      dispatch: (options, handler) => pooled.client.dispatch(options, handler),
+      isReused: () => connection.isReused,
+      send: (request, handler) => connection.send(request, handler),
+      pause: () => connection.pause(),
+      resume: () => connection.resume(),
       release: () => {
         if (!isHeld) return;
         isHeld = false;
-        pooled.answers += 1;
-        this.#giveBack(pooled);
-      },
-      discard: () => {
-        if (!isHeld) return;
-        isHeld = false;
-        this.#count -= 1;
-        pooled.client.destroy().catch(NOTHING);
-        this.#serveWaiting();
+        if (connection.isBusy) connection.abort();
+        this.#giveBack(connection);
       },
     };
   }
 
-  #giveBack(pooled: PooledClient): void {
+  #giveBack(connection: NodeConnection): void {
     if (this.#isClosing || this.#count > this.#options.maxConnections) {
-      this.#drop(pooled);
+      this.#drop(connection);
       return;
     }
-    const [next] = this.#waiting;
-    if (next === undefined) {
-      this.#idle.push(pooled);
+    const next = this.#waiting.shift();
+    if (next !== undefined) {
+      next(this.#hand(connection));
       return;
     }
-    this.#waiting.delete(next);
-    next(this.#hand(pooled));
+    this.#idle.push({ connection, sinceMs: performance.now() });
+    this.#sweeper ??= setInterval(() => this.#sweep(), this.#options.keepAliveMs / SWEEPS_PER_KEEP_ALIVE).unref();
   }
 
-  #serveWaiting(): void {
-    const [next] = this.#waiting;
-    if (next === undefined || this.#count >= this.#options.maxConnections) return;
-    this.#waiting.delete(next);
-    next(this.#hand(this.#open()));
+  /** Closes what has been idle for too long; the coldest stand first. */
+  #sweep(): void {
+    const nowMs = performance.now();
+    for (;;) {
+      const [coldest] = this.#idle;
+      if (coldest === undefined || nowMs - coldest.sinceMs <= this.#idleLimitMs(coldest.connection)) break;
+      this.#idle.shift();
+      this.#drop(coldest.connection);
+    }
+    if (this.#idle.length > 0 || this.#sweeper === null) return;
+    clearInterval(this.#sweeper);
+    this.#sweeper = null;
   }
 
-  #drop(pooled: PooledClient): void {
+  #drop(connection: NodeConnection): void {
     this.#count -= 1;
-    pooled.client.close().catch(NOTHING);
+    connection.abort();
   }
 }
 
 const NOTHING = (): void => {};
-
-/** Errors of connects, told apart from those of connections: the client hands both on in the same way. */
-const connectErrors = new WeakSet<Error>();
-
-/** True for an error that kept a connection from being made. */
-export function isConnectError(error: Error): boolean {
-  return connectErrors.has(error);
-}
-
-function markingConnector(connectMs: number): Connector {
-  const connect = buildConnector({ timeout: connectMs, allowH2: false });
-  return (options, callback) => {
-    connect(options, (error: Error | null, socket: Socket | null) => {
-      if (error !== null) connectErrors.add(error);
-      if (error !== null || socket === null) callback(error ?? new Error("no socket"), null);
-      else callback(null, socket);
-    });
-  };
-}

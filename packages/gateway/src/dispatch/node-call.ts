@@ -3,7 +3,6 @@
 import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { REQUEST_ID_HEADER, ROUTING_HEADER, TRACEPARENT_HEADER } from "@zml/protocol/wire";
-import type { Dispatcher } from "undici";
 import type { Exchange } from "../exchange.ts";
 import type { RequestBody } from "../request-body/request-body.ts";
 import { type BodyEdit, spliceBody } from "../request-body/splice.ts";
@@ -58,7 +57,7 @@ export function composeCall(
   };
 }
 
-function bodyOf(chunks: readonly Buffer[], bytes: number): Dispatcher.DispatchOptions["body"] {
+function bodyOf(chunks: readonly Buffer[], bytes: number): AttemptCall["body"] {
   if (chunks.length === 1) return chunks[0] as Buffer;
   if (bytes <= JOINED_BYTES_MAX) return Buffer.concat(chunks, bytes);
   return Readable.from(inTurns(chunks), { objectMode: false });

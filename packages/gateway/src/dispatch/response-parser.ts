@@ -1,0 +1,226 @@
+/**
+ * Reads HTTP/1.1 answers of nodes off a connection, byte by byte strict where framing is at stake: whoever reads a
+ * length wrongly gives one caller's answer to another. Pure; any split of the bytes gives the same calls.
+ *
+ * Accepted: status line and fields that end with CR LF, one `content-length` or `transfer-encoding: chunked` or neither
+ * (the body then ends with the connection), interim answers (skipped), chunk extensions and trailers (dropped).
+ * Refused: both framings, several lengths, other codings, folded fields, bare LF or CR, control characters, 101.
+ */
+
+/** Fields of an answer by lower-case name; several of one name are joined by ", ". */
+export type ResponseHeaders = Readonly<Record<string, string>>;
+
+/** What the parser tells. */
+export interface ResponseHandler {
+  onHead(status: number, headers: ResponseHeaders): void;
+  /** Bytes of the body, without framing. */
+  onBody(bytes: Buffer): void;
+}
+
+/** A node's bytes are no HTTP/1.1 answer. The text names the rule, never the bytes. */
+export class BadResponseError extends Error {}
+
+/** Longest chunk-size line and longest trailer section, bytes. */
+const CHUNK_LINE_MAX = 4096;
+
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t -~\u0080-\u00ff]*)?$/;
+const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const VALUE = /^[\t -~\u0080-\u00ff]*$/;
+const LENGTH = /^\d{1,15}$/;
+const CHUNK_SIZE = /^([0-9A-Fa-f]{1,13})[ \t]*(?:;[\t -~\u0080-\u00ff]*)?$/;
+
+type State = "head" | "length" | "until_close" | "chunk_size" | "chunk_data" | "chunk_end" | "trailers" | "done";
+
+export class ResponseParser {
+  readonly #handler: ResponseHandler;
+  readonly #headBytesMax: number;
+  #state: State = "head";
+  /** Text of a head, line or trailer section that has not ended yet. */
+  #text = "";
+  /** Body bytes that are still to come, of the answer or of the chunk. */
+  #remaining = 0;
+  /** The connection can carry another request once this answer is complete. */
+  #isKeptAlive = false;
+  /** What the node says about idle connections, ms; NaN: nothing. */
+  keepAliveHintMs = Number.NaN;
+
+  /** @param headBytesMax the largest head that is read. */
+  constructor(handler: ResponseHandler, headBytesMax: number) {
+    this.#handler = handler;
+    this.#headBytesMax = headBytesMax;
+  }
+
+  /** Bytes came behind the end of the answer. */
+  #hasSurplus = false;
+
+  /** True once the answer is complete; looked at after `push`, so that what a caller does then finds no bytes left over. */
+  get isComplete(): boolean {
+    return this.#state === "done";
+  }
+
+  /** True when the answer is complete and its connection stays open. */
+  get canReuse(): boolean {
+    return this.#state === "done" && this.#isKeptAlive && !this.#hasSurplus;
+  }
+
+  /** Nobody listens any more: the rest of what is being taken is left alone. */
+  stop(): void {
+    this.#state = "done";
+    this.#isKeptAlive = false;
+  }
+
+  /**
+   * Takes bytes off the connection.
+   *
+   * @throws BadResponseError when they break the grammar; the connection is of no use then.
+   */
+  push(bytes: Buffer): void {
+    let at = 0;
+    while (at < bytes.length) {
+      switch (this.#state) {
+        case "head":
+          at = this.#readHead(bytes, at);
+          break;
+        case "length":
+        case "chunk_data":
+          at = this.#readCounted(bytes, at);
+          break;
+        case "until_close":
+          this.#handler.onBody(at === 0 ? bytes : bytes.subarray(at));
+          return;
+        case "chunk_size":
+        case "chunk_end":
+        case "trailers":
+          at = this.#readLine(bytes, at);
+          break;
+        case "done":
+          this.#hasSurplus = true;
+          return;
+      }
+    }
+  }
+
+  /**
+   * The connection ended.
+   *
+   * @returns true when that is where the answer ends, false when it is cut off.
+   */
+  end(): boolean {
+    if (this.#state === "until_close") this.#state = "done";
+    return this.#state === "done";
+  }
+
+  #readHead(bytes: Buffer, from: number): number {
+    // the end mark may be split over two reads: three characters of the text before are searched again
+    const known = this.#text.length;
+    this.#text += bytes.toString("latin1", from, Math.min(bytes.length, from + this.#headBytesMax + 4));
+    const end = this.#text.indexOf("\r\n\r\n", Math.max(0, known - 3));
+    if (end < 0) {
+      if (this.#text.length > this.#headBytesMax) throw new BadResponseError("the head is too large");
+      return bytes.length;
+    }
+    if (end > this.#headBytesMax) throw new BadResponseError("the head is too large");
+    const head = this.#text.slice(0, end);
+    this.#text = "";
+    this.#takeHead(head);
+    return from + end + 4 - known;
+  }
+
+  #takeHead(head: string): void {
+    const lines = head.split("\r\n");
+    const statusLine = STATUS_LINE.exec(lines[0] ?? "");
+    if (statusLine === null) throw new BadResponseError("no HTTP/1.1 status line");
+    const status = Number(statusLine[2]);
+    const headers: Record<string, string> = {};
+    for (let index = 1; index < lines.length; index++) {
+      const line = lines[index] as string;
+      const colon = line.indexOf(":");
+      const name = line.slice(0, Math.max(0, colon));
+      const value = line.slice(colon + 1).trim();
+      if (!NAME.test(name) || !VALUE.test(value)) throw new BadResponseError("a header field is malformed");
+      const key = name.toLowerCase();
+      headers[key] = key in headers ? `${headers[key]}, ${value}` : value;
+    }
+    if (status < 200) {
+      if (status === 101) throw new BadResponseError("a switch of protocols that nobody asked for");
+      return;
+    }
+    this.#frame(status, statusLine[1] === "1", headers);
+    this.#handler.onHead(status, headers);
+    if (this.#state === "length" && this.#remaining === 0) this.#state = "done";
+  }
+
+  #frame(status: number, isHttp11: boolean, headers: Record<string, string>): void {
+    const { connection, "content-length": length, "transfer-encoding": coding } = headers;
+    const options = connection === undefined ? "" : connection.toLowerCase();
+    this.#isKeptAlive = isHttp11 ? !hasToken(options, "close") : hasToken(options, "keep-alive");
+    this.keepAliveHintMs = hintOf(headers["keep-alive"]);
+    if (status === 204 || status === 304) {
+      this.#state = "length";
+      this.#remaining = 0;
+    } else if (coding !== undefined) {
+      if (length !== undefined) throw new BadResponseError("both content-length and transfer-encoding");
+      if (coding.toLowerCase() !== "chunked") throw new BadResponseError("a transfer coding other than chunked");
+      this.#state = "chunk_size";
+    } else if (length !== undefined) {
+      if (!LENGTH.test(length)) throw new BadResponseError("content-length is no number");
+      this.#state = "length";
+      this.#remaining = Number(length);
+    } else {
+      this.#state = "until_close";
+      this.#isKeptAlive = false;
+    }
+  }
+
+  #readCounted(bytes: Buffer, from: number): number {
+    const end = Math.min(bytes.length, from + this.#remaining);
+    this.#remaining -= end - from;
+    const isLast = this.#remaining === 0;
+    const isChunk = this.#state === "chunk_data";
+    if (isLast) this.#state = isChunk ? "chunk_end" : "done";
+    this.#handler.onBody(from === 0 && end === bytes.length ? bytes : bytes.subarray(from, end));
+    return end;
+  }
+
+  /** A line of the chunk framing: a size, the empty one after a chunk's data, or one of the trailers. */
+  #readLine(bytes: Buffer, from: number): number {
+    const newline = bytes.indexOf(LF, from);
+    const end = newline < 0 ? bytes.length : newline + 1;
+    this.#text += bytes.toString("latin1", from, end);
+    if (this.#text.length > CHUNK_LINE_MAX) throw new BadResponseError("a line of the chunk framing is too long");
+    if (newline < 0) return end;
+    if (!this.#text.endsWith("\r\n")) throw new BadResponseError("a line of the chunk framing ends without CR LF");
+    const line = this.#text.slice(0, -2);
+    this.#text = "";
+    this.#takeLine(line);
+    return end;
+  }
+
+  #takeLine(line: string): void {
+    if (this.#state === "chunk_end") {
+      if (line !== "") throw new BadResponseError("a chunk is longer than its size");
+      this.#state = "chunk_size";
+    } else if (this.#state === "trailers") {
+      if (line === "") this.#state = "done";
+    } else {
+      const size = CHUNK_SIZE.exec(line)?.[1];
+      if (size === undefined) throw new BadResponseError("a chunk size is malformed");
+      this.#remaining = Number.parseInt(size, 16);
+      this.#state = this.#remaining === 0 ? "trailers" : "chunk_data";
+    }
+  }
+}
+
+const LF = 0x0a;
+
+/** Whether a list field holds a token; the field is in lower case. */
+function hasToken(field: string, token: string): boolean {
+  if (field === token) return true;
+  return field.includes(token) && field.split(",").some((part) => part.trim() === token);
+}
+
+/** `Keep-Alive: timeout=5` → 5000. */
+function hintOf(field: string | undefined): number {
+  const seconds = field === undefined ? undefined : /(?:^|[,; ])timeout=(\d{1,6})(?:$|[,; ])/i.exec(field)?.[1];
+  return seconds === undefined ? Number.NaN : Number(seconds) * 1000;
+}

@@ -126,7 +126,7 @@ export class DataServer {
       return;
     }
     this.#running.add(exchange);
-    serveRequest(plane, exchange, beforeBody).finally(() => {
+    serveRequest(plane, exchange, beforeBody).then(() => {
       // an answer is over when its last byte is out, so that a drain waits for it
       if (response.writableFinished || response.destroyed) this.#ended(exchange);
       else response.once("close", () => this.#ended(exchange));

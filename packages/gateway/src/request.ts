@@ -110,6 +110,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
       }
 
       // failover: what the end of the attempt means for the node and for the request
+      exchange.onInterrupt(null);
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
       noteOutcome(plane, request, chosen, last, outcome);
       if (move.kind === "retry_connection") {
@@ -259,7 +260,7 @@ function dispatch(
   const { isFreshConnection } = attempt;
   run.start(composeCall(exchange, body, upstream, { model: request.model.index, isFreshConnection }));
   exchange.onInterrupt(() => run.cancel());
-  return promise.finally(() => exchange.onInterrupt(null));
+  return promise;
 }
 
 /** The node left the configuration between decision and dispatch. */

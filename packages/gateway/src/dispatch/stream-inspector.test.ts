@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { isErrorEvent } from "./sse-events.ts";
-import { inspectJsonAnswer, StreamInspector } from "./stream-inspector.ts";
+import { inspectJsonAnswer, StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 
 function inspect(stream: string, maxEventBytes?: number): StreamInspector {
   const inspector = new StreamInspector(maxEventBytes);
@@ -153,4 +153,26 @@ test("a plain answer tells its usage, finish reasons, abort and error", () => {
   assert.equal(anthropic.completionTokens, 2);
   assert.equal(inspectJsonAnswer(Buffer.from('{"error":{"message":"m"}}')).isError, true);
   assert.equal(inspectJsonAnswer(Buffer.from("not json")).isRead, false);
+});
+
+test("skimming an answer finds the usage and an abort that parsing finds", () => {
+  const usages = [
+    '{"prompt_tokens":12,"completion_tokens":7,"total_tokens":19}',
+    '{ "prompt_tokens": 12, "total_tokens": 19, "completion_tokens": 7, "prompt_tokens_details": null }',
+    '{"completion_tokens":7,"prompt_tokens":12,"prompt_tokens_details":{"cached_tokens":3}}',
+    '{"input_tokens":12,"output_tokens":7}',
+  ];
+  for (const usage of usages) {
+    const text = `{"choices":[{"message":{"content":"the \\"usage\\": {} of words"},"finish_reason":"stop"}],"usage":${usage}}`;
+    const skimmed = skimJsonAnswer(Buffer.from(text));
+    assert.deepEqual([skimmed.promptTokens, skimmed.completionTokens, skimmed.isAborted], [12, 7, false]);
+  }
+  const none = skimJsonAnswer(Buffer.from('{"choices":[]}'));
+  assert.deepEqual([none.promptTokens, none.completionTokens, none.isAborted], [Number.NaN, Number.NaN, false]);
+  const aborted = skimJsonAnswer(Buffer.from('{"choices":[{"finish_reason":"abort"}],"usage":null}'));
+  assert.equal(aborted.isAborted, true);
+  const innocent = skimJsonAnswer(
+    Buffer.from('{"choices":[{"message":{"content":"say \\"abort\\""},"finish_reason":"stop"}]}'),
+  );
+  assert.equal(innocent.isAborted, false);
 });

@@ -194,9 +194,21 @@ export function skimJsonAnswer(body: Buffer): TokenUsage & { readonly isAborted:
 
 function usageNearEnd(text: string): TokenUsage & { readonly isAborted: false } {
   const at = text.lastIndexOf('usage"');
-  const usage = at < 0 ? undefined : USAGE_OBJECT.exec(text.slice(at))?.[1];
-  return { ...usageOf(usage === undefined ? null : parseObject(usage)), isAborted: false };
+  if (at < 0) return NO_USAGE;
+  const usage = text.slice(at);
+  const plain = PLAIN_USAGE.exec(usage);
+  if (plain !== null) {
+    return { promptTokens: Number(plain[1]), completionTokens: Number(plain[2]), isAborted: false };
+  }
+  const object = USAGE_OBJECT.exec(usage)?.[1];
+  return { ...usageOf(object === undefined ? null : parseObject(object)), isAborted: false };
 }
+
+const NO_USAGE = { promptTokens: Number.NaN, completionTokens: Number.NaN, isAborted: false } as const;
+
+/** The usual spellings of the usage, read without parsing: both counts side by side, in one of two orders. */
+const PLAIN_USAGE =
+  /^usage"\s*:\s*\{\s*"prompt_tokens"\s*:\s*(\d{1,9}),\s*(?:"total_tokens"\s*:\s*\d{1,9},\s*)?"completion_tokens"\s*:\s*(\d{1,9})[,}\s]/;
 
 const USAGE_OBJECT = /^usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})/;
 

@@ -2,7 +2,10 @@
 
 /** One look at a node. */
 export interface CapacityScrape {
+  /** When the counter was read, as far as is known: the middle between asking and the answer. */
   readonly atMs: number;
+  /** It was read at most this much earlier or later, ms: half of the time that the answer took. */
+  readonly uncertainMs: number;
   /** Counter; NaN: the node has none. */
   readonly tokensTotal: number;
   /** Requests; NaN: not told. */
@@ -28,12 +31,23 @@ export interface CapacitySample {
  */
 const COMPLETION_WINDOW_MS = 60_000;
 
+/**
+ * What is not known about the ends of a measured stretch may be a twentieth of it. Capacity rises fast, so a stretch
+ * that looks shorter than it was would be believed: of a node whose answers come late by turns every second one would.
+ */
+const UNCERTAIN_SHARE_MAX = 0.05;
+
+/** Shortest stretch measured: a step of a large batch may take some 100 ms, and the counter stands still in between. */
+const STEP_WINDOW_MS = 1_000;
+
 /** Requests from which on a node counts as loaded when it tells no limit. */
 const LOADED_RUNNING = 4;
 
 /** Turns scrapes into samples. One per node; forget it with the node. */
 export class CapacityMeter {
   #last: CapacityScrape | null = null;
+  /** Look that the present stretch began with. */
+  #first: CapacityScrape | null = null;
   #tokens = 0;
   #busyMs = 0;
   #isLoaded = false;
@@ -42,8 +56,8 @@ export class CapacityMeter {
    * Takes a scrape.
    *
    * @param countsAt `step`: the counter moves while tokens come, so each interval with requests at both ends is a
-   *   sample. `completion`: it moves when a request ends, so a whole busy stretch is one, and the intervals in which
-   *   it began and ended count half.
+   *   sample, joined with the next ones until its length is known well enough. `completion`: it moves when a request
+   *   ends, so a whole busy stretch is one, and the intervals in which it began and ended count half.
    * @returns a sample when one is complete, else null. A counter that went down is a restart: everything begins anew.
    */
   take(scrape: CapacityScrape, countsAt: "step" | "completion"): CapacitySample | null {
@@ -58,9 +72,7 @@ export class CapacityMeter {
     const wasBusy = last.running > 0;
     const isBusy = scrape.running > 0;
     const isLoaded = isLoadedAt(last) && isLoadedAt(scrape);
-    if (countsAt === "step") {
-      return wasBusy && isBusy ? sampleOf(tokens, intervalMs, isLoaded) : null;
-    }
+    if (countsAt === "step") return this.#takeStep(last, scrape, wasBusy && isBusy, isLoaded);
     const hadWholeInterval = this.#busyMs > 0 && wasBusy;
     if (wasBusy || isBusy) {
       this.#tokens += tokens;
@@ -73,7 +85,25 @@ export class CapacityMeter {
     return sample;
   }
 
+  #takeStep(last: CapacityScrape, scrape: CapacityScrape, isBusy: boolean, isLoaded: boolean): CapacitySample | null {
+    if (!isBusy) {
+      this.#clear();
+      return null;
+    }
+    const isNew = this.#first === null;
+    const first = this.#first ?? last;
+    this.#first = first;
+    this.#isLoaded = isLoaded && (isNew || this.#isLoaded);
+    const lengthMs = scrape.atMs - first.atMs;
+    const uncertainMs = first.uncertainMs + scrape.uncertainMs;
+    if (lengthMs < STEP_WINDOW_MS || uncertainMs > lengthMs * UNCERTAIN_SHARE_MAX) return null;
+    const sample = sampleOf(scrape.tokensTotal - first.tokensTotal, lengthMs, this.#isLoaded);
+    this.#clear();
+    return sample;
+  }
+
   #clear(): void {
+    this.#first = null;
     this.#tokens = 0;
     this.#busyMs = 0;
     this.#isLoaded = false;

@@ -20,7 +20,7 @@ function scrape(
   running: number,
   more: Partial<CapacityScrape> = {},
 ): CapacityScrape {
-  return { atMs, tokensTotal, running, waiting: 0, concurrencyLimit: Number.NaN, ...more };
+  return { atMs, uncertainMs: 0, tokensTotal, running, waiting: 0, concurrencyLimit: Number.NaN, ...more };
 }
 
 function tableOf(nodes: number) {
@@ -60,6 +60,32 @@ describe("the capacity meter", () => {
     });
     assert.equal(meter.take(scrape(4_000, 4_500, 0), "step"), null);
     assert.equal(meter.take(scrape(9_000, 4_500, 8), "step"), null);
+  });
+
+  it("joins stretches until their length is known well enough", () => {
+    const meter = new CapacityMeter();
+    const late = { uncertainMs: 500 };
+    assert.equal(meter.take(scrape(0, 0, 8), "step"), null);
+    assert.equal(meter.take(scrape(400, 400, 8), "step"), null, "too short");
+    assert.equal(meter.take(scrape(1_400, 1_900, 8, late), "step"), null, "it may have been read at 900 ms");
+    assert.deepEqual(meter.take(scrape(2_000, 2_000, 8), "step"), {
+      tokensPerSecond: 1_000,
+      busyMs: 2_000,
+      isLoaded: true,
+    });
+    assert.equal(meter.take(scrape(2_500, 2_500, 8), "step"), null);
+    assert.equal(meter.take(scrape(2_900, 2_600, 0), "step"), null, "idleness ends a stretch");
+    assert.equal(meter.take(scrape(3_200, 2_600, 8), "step"), null);
+    assert.equal(meter.take(scrape(3_900, 3_300, 8), "step"), null);
+  });
+
+  it("takes a joined stretch for a lower bound if the node had little to do in any part of it", () => {
+    const meter = new CapacityMeter();
+    meter.take(scrape(0, 0, 1), "step");
+    meter.take(scrape(500, 100, 1), "step");
+    assert.equal(meter.take(scrape(1_000, 900, 8), "step")?.isLoaded, false);
+    meter.take(scrape(1_500, 1_700, 8), "step");
+    assert.equal(meter.take(scrape(2_000, 2_500, 8), "step")?.isLoaded, true);
   });
 
   it("takes a counter that moves when requests end over the whole busy stretch, its ends counted half", () => {

@@ -28,6 +28,10 @@ export interface RoundResult {
   readonly healthFault: PollFault | null;
   /** The metrics path is refused: ask the fallback from now on. */
   readonly usesFallback: boolean;
+  /** When the load was told, engine clock ms: the middle between asking and the answer. */
+  readonly scrapedAtMs: number;
+  /** Half of the time between the two, ms. */
+  readonly scrapeUncertainMs: number;
   /** Our in-flight count at the scrape: mean of sending and receipt, requests. */
   readonly ownAtScrape: number;
   /** The same of other gateways. */
@@ -37,10 +41,17 @@ export interface RoundResult {
 /** An answer that said nothing usable; unlike null it is one. */
 const UNUSABLE: PollResponse = Object.freeze({ status: 0, contentType: null, body: "" });
 
+/** What a round reads and asks with. */
+export interface RoundSources {
+  readonly table: FleetTable;
+  readonly fetch: PollFetch;
+  /** Engine clock, ms. */
+  readonly nowMs: () => number;
+}
+
 /** Asks everything that the plan says. Never rejects; returns when all answered or `signal` aborted. */
 export async function pollRound(
-  table: FleetTable,
-  fetch: PollFetch,
+  { table, fetch, nowMs }: RoundSources,
   plan: RoundPlan,
   signal: AbortSignal,
 ): Promise<RoundResult> {
@@ -75,14 +86,18 @@ export async function pollRound(
   };
   const load = countsAt(table, row);
   let loadAfter = load;
+  let askedAtMs = nowMs();
+  let answeredAtMs = askedAtMs;
   let usesFallback = plan.usesFallback;
   const getLoad = async (path: string | null, fallback: string | null): Promise<PollResponse | null> => {
     let response = await get(usesFallback ? fallback : path);
     if (!usesFallback && fallback !== null && (response?.status === 501 || response?.status === 404)) {
       usesFallback = true;
+      askedAtMs = nowMs();
       response = await get(fallback);
     }
     loadAfter = countsAt(table, row);
+    answeredAtMs = nowMs();
     return response;
   };
   const finish = (responses: PollResponses, detected: EngineName | null): RoundResult => ({
@@ -90,6 +105,8 @@ export async function pollRound(
     detected,
     healthFault,
     usesFallback,
+    scrapedAtMs: (askedAtMs + answeredAtMs) / 2,
+    scrapeUncertainMs: (answeredAtMs - askedAtMs) / 2,
     ownAtScrape: (load.own + loadAfter.own) / 2,
     elsewhereAtScrape: (load.elsewhere + loadAfter.elsewhere) / 2,
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { createFleetTable, takeNodeRow } from "@zml/engine";
+import { createFleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
 import type { NodeSpec } from "./node-spec.ts";
 import type { PollClient } from "./poll-fetch.ts";
 import { PollError } from "./poll-fetch.ts";
@@ -58,17 +58,18 @@ function clientOf(time: VirtualTime, answerMs: (origin: string) => number): Poll
 
 function fleetOf(
   time: VirtualTime,
-  options: { nodes: number; answerMs: (origin: string) => number; random: () => number },
+  options: { nodes: number; client: PollClient; random: () => number; pollIntervalMs?: number },
 ) {
   const table = createFleetTable({ nodes: options.nodes, workers: 1 });
   const poller = new Poller({
     table,
     clock: { nowMs: () => time.nowMs, after: (delayMs, callback) => time.after(delayMs, callback) },
     random: options.random,
-    client: clientOf(time, options.answerMs),
+    client: options.client,
   });
   for (let row = 0; row < options.nodes; row++) {
     takeNodeRow(table, row, { family: 0, identity: row, maxInFlight: 1, cooldownMs: 1, priceUsdPerHour: 1 });
+    takePlacementRow(table, row);
     const spec: NodeSpec = {
       row,
       id: `node-${row}`,
@@ -77,20 +78,81 @@ function fleetOf(
       apiKey: null,
       httpVersion: "1.1",
       healthPath: null,
-      health: { pollIntervalMs: 5_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 },
+      health: { pollIntervalMs: options.pollIntervalMs ?? 5_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 },
       maxInFlight: null,
-      placements: [],
+      placements: [{ model: 0, name: "m", upstreamId: "m", placement: row }],
     };
     poller.addNode(spec);
   }
   return { table, poller };
 }
 
+/** A busy vLLM that generates at a steady rate; its answers take `answerMs(turn)`. */
+function steadyNode(
+  time: VirtualTime,
+  node: { tokensPerSecond: number; answerMs: (turn: number) => number; countsWhen: "asked" | "answered" },
+): PollClient {
+  let turns = 0;
+  const metrics = () => {
+    const total = Math.round((node.tokensPerSecond * time.nowMs) / 1000);
+    const body = `vllm:num_requests_running 8\nvllm:generation_tokens_total ${total}\n`;
+    return { status: 200, contentType: null, body };
+  };
+  return {
+    fetch: ({ path }) => {
+      if (path !== "/metrics") return Promise.resolve({ status: 200, contentType: null, body: "" });
+      turns += 1;
+      const asked = metrics();
+      return new Promise((resolve) => {
+        time.after(node.answerMs(turns), () => resolve(node.countsWhen === "asked" ? asked : metrics()));
+      });
+    },
+    close: async () => {},
+  };
+}
+
+describe("capacity learned by the poller in virtual time", () => {
+  for (const countsWhen of ["asked", "answered"] as const) {
+    for (const [pollIntervalMs, lateMs] of [
+      [250, 180],
+      [1_000, 900],
+      [5_000, 3_500],
+    ] as const) {
+      it(`is the node's, polled every ${pollIntervalMs} ms, by turns ${lateMs} ms late, counted when ${countsWhen}`, async () => {
+        const time = new VirtualTime();
+        const { table, poller } = fleetOf(time, {
+          nodes: 1,
+          pollIntervalMs,
+          random: () => 0.5,
+          client: steadyNode(time, {
+            tokensPerSecond: 3_500,
+            answerMs: (turn) => (turn % 2 === 0 ? lateMs : 3),
+            countsWhen,
+          }),
+        });
+        let least = Infinity;
+        let most = 0;
+        let looks = 0;
+        await time.run(240_000, () => {
+          const learned = table.measuredTokensPerSecond[0] as number;
+          if (Number.isNaN(learned)) return;
+          looks += 1;
+          least = Math.min(least, learned);
+          most = Math.max(most, learned);
+        });
+        await poller.stop();
+        assert.ok(looks > 20, "something was learned");
+        assert.ok(least > 3_150 && most < 3_850, `${least} to ${most} tokens/s`);
+      });
+    }
+  }
+});
+
 describe("the poller in virtual time", () => {
   for (const random of [0, 0.999_999]) {
     it(`lets no row grow older than 5 s while its node answers within 500 ms (draw ${random})`, async () => {
       const time = new VirtualTime();
-      const { table, poller } = fleetOf(time, { nodes: 1, answerMs: () => 500, random: () => random });
+      const { table, poller } = fleetOf(time, { nodes: 1, client: clientOf(time, () => 500), random: () => random });
       await time.run(2_000, () => {});
       let oldestMs = 0;
       await time.run(200_000, () => {
@@ -107,7 +169,7 @@ describe("the poller in virtual time", () => {
     const isSilent = (origin: string) => Number(origin.slice("http://node-".length)) >= 4;
     const { table, poller } = fleetOf(time, {
       nodes: 604,
-      answerMs: (origin) => (isSilent(origin) ? Infinity : 20),
+      client: clientOf(time, (origin) => (isSilent(origin) ? Infinity : 20)),
       random: () => 0.5,
     });
     // the first round has to find out who is silent

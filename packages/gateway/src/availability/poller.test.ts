@@ -413,9 +413,10 @@ describe("the poller", LIMIT, () => {
     const bench = new Bench(t);
     const { table } = bench;
     bench.add(specOf(0, node.url, { placements: [{ model: 0, name: "a", upstreamId: "m", placement: 1 }] }));
-    const at = await bench.until("reading 0");
+    let at = await bench.until("reading 0");
     Atomics.add(table.releases, 0, 5);
-    await bench.until("reading 0", at);
+    // intervals are joined until they make a second
+    while (Number.isNaN(table.measuredTokensPerSecond[1])) at = await bench.until("reading 0", at);
     const measured = table.measuredTokensPerSecond[1] as number;
     assert.ok(measured > 1_000 && measured < 20_000, `${measured} tokens/s`);
     assert.equal(table.tokensPerSecond[1], measured);
@@ -439,7 +440,7 @@ describe("the poller", LIMIT, () => {
     table.total.inFlight[0] = 0;
     await bench.until("reading 0", at);
     assert.ok((table.measuredTokensPerSecond[1] as number) > 1_000);
-    assert.equal(table.measuredStreamTokensPerSecond[1], (3_999 / 80) * 1_000);
+    assert.ok(Math.abs((table.measuredStreamTokensPerSecond[1] as number) - (3_999 / 80) * 1_000) < 1e-6);
   });
 
   it("takes a change of address at once and drops what the old one still says", async (t) => {

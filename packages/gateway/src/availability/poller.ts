@@ -203,7 +203,8 @@ export class Poller {
     const adapter = isSought ? null : adapterFor(node.engine);
     const isFull = this.#needsFull(node);
     const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
-    const result = await pollRound(this.#table, this.#client.fetch, plan, abort.signal);
+    const sources = { table: this.#table, fetch: this.#client.fetch, nowMs: () => clock.nowMs() };
+    const result = await pollRound(sources, plan, abort.signal);
     cancelDeadline();
     node.abort = null;
     node.isBusy = false;
@@ -264,7 +265,7 @@ export class Poller {
     node.failedInRow = 0;
     node.goodInRow += 1;
     const isBack = node.downCause !== null && node.goodInRow >= spec.health.healthyAfter;
-    const capacity = hasLoad ? this.#measure(node, adapter, reading, nowMs) : null;
+    const capacity = hasLoad ? this.#measure(node, adapter, reading, result) : null;
     publish(table, () => {
       writeReading(table, spec, reading);
       if (hasLoad) writeLoad(table, row, reading, result);
@@ -286,13 +287,22 @@ export class Poller {
   }
 
   /** Capacity out of the engine's counter, else out of what our own attempts brought. */
-  #measure(node: PolledNode, adapter: Adapter, reading: NodeReading, atMs: number): CapacitySample | null {
+  #measure(node: PolledNode, adapter: Adapter, reading: NodeReading, result: RoundResult): CapacitySample | null {
     const { running, waiting, concurrencyLimit, generationTokensTotal } = reading;
-    const own = { atMs, tokensTotal: node.ownTokens, waiting, concurrencyLimit };
+    const { scrapedAtMs, scrapeUncertainMs } = result;
+    const nowMs = this.#options.clock.nowMs();
+    const own = { atMs: nowMs, uncertainMs: 0, tokensTotal: node.ownTokens, waiting, concurrencyLimit };
     const ownRunning = Atomics.load(this.#table.total.inFlight, node.spec.row);
     const ofOwn = node.ownMeter.take({ ...own, running: ownRunning }, "completion");
     const ofEngine = node.meter.take(
-      { atMs, tokensTotal: generationTokensTotal, running, waiting, concurrencyLimit },
+      {
+        atMs: scrapedAtMs,
+        uncertainMs: scrapeUncertainMs,
+        tokensTotal: generationTokensTotal,
+        running,
+        waiting,
+        concurrencyLimit,
+      },
       adapter.countsTokensAt,
     );
     return Number.isNaN(generationTokensTotal) ? ofOwn : ofEngine;

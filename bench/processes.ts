@@ -34,7 +34,7 @@ export async function startGatewayProcess(
   const directory = mkdtempSync(join(tmpdir(), "zml-bench-"));
   const file = join(directory, "zml.yaml");
   writeFileSync(file, configText);
-  const started = await startProcess([launcher, "serve", "-c", file], (line) =>
+  const started = await startProcess([launcher, "serve", "--log-level", "warn", "-c", file], (line) =>
     Number(/^zml ready data=\S+:(\d+) /.exec(line)?.[1]),
   );
   return {

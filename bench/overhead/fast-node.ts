@@ -1,12 +1,14 @@
 /**
- * The node behind the bench: answers at once, or streams 64 events as fast as possible or one each 20 ms, as the
- * request's `user` member says. Prints its port.
+ * The node behind the bench: answers at once, or streams 64 events as fast as possible or one each 20 ms, or one each
+ * 100 ms until the caller goes, as the request's `user` member says. Prints its port.
  */
 
 import { createServer, type ServerResponse } from "node:http";
 
 const EVENTS = 64;
 const PACE_MS = 20;
+/** A thousand open streams at this pace are 10,000 events a second: busy, and no more than a small machine can do. */
+const HELD_PACE_MS = 100;
 
 /** 703 bytes, like the answer that peers were measured with. */
 const ANSWER = Buffer.from(
@@ -52,22 +54,23 @@ const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) =>
     if (head.length < 64) head += chunk.toString("latin1", 0, 64);
   });
   request.on("end", () => {
-    if (head.includes('"fast"')) stream(response, 0);
-    else if (head.includes('"paced"')) stream(response, PACE_MS);
+    if (head.includes('"fast"')) stream(response, 0, EVENTS);
+    else if (head.includes('"paced"')) stream(response, PACE_MS, EVENTS);
+    else if (head.includes('"held"')) stream(response, HELD_PACE_MS, Number.POSITIVE_INFINITY);
     else response.writeHead(200, { "content-type": "application/json", "content-length": ANSWER.length }).end(ANSWER);
   });
 });
 
-function stream(response: ServerResponse, paceMs: number): void {
+function stream(response: ServerResponse, paceMs: number, events: number): void {
   response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
   let sent = 0;
   const next = (): void => {
     if (response.destroyed) return;
-    if (sent === EVENTS) {
+    if (sent === events) {
       response.end(LAST);
       return;
     }
-    response.write(STREAM[sent]);
+    response.write(STREAM[sent % EVENTS]);
     sent += 1;
     // one event per turn of the loop: each is a write and a read of its own, as with a real engine
     if (paceMs > 0) setTimeout(next, paceMs);

@@ -21,15 +21,26 @@ export function requestBytes(port: number, body: string): Buffer {
 }
 
 /** A 1 KB chat body; `user` says how the node answers, and stands first so that the node need not read on. */
-export function chatBody(kind: "plain" | "fast" | "paced", bytes: number): string {
+export function chatBody(kind: "plain" | "fast" | "paced" | "held", bytes: number): string {
   const isStream = kind !== "plain";
   const body = (content: string): string =>
-    JSON.stringify({ user: kind, model: "bench", stream: isStream, max_tokens: 100, messages: [{ role: "user", content }] });
+    JSON.stringify({
+      user: kind,
+      model: "bench",
+      stream: isStream,
+      max_tokens: 100,
+      messages: [{ role: "user", content }],
+    });
   return body("x".repeat(Math.max(0, bytes - body("").length)));
 }
 
 /** Sends `total` requests over `connections` sockets, one at a time on each. */
-export function runLoad(options: { port: number; connections: number; total: number; request: Buffer }): Promise<LoadResult> {
+export function runLoad(options: {
+  port: number;
+  connections: number;
+  total: number;
+  request: Buffer;
+}): Promise<LoadResult> {
   const { port, connections, total, request } = options;
   const startedAt = performance.now();
   return new Promise((resolve, reject) => {
@@ -38,7 +49,10 @@ export function runLoad(options: { port: number; connections: number; total: num
     let failures = 0;
     let open = connections;
     // a proxy that stops answering must not stop the bench
-    const deadline = setTimeout(() => reject(new Error(`no ${total} answers within ${LOAD_DEADLINE_MS} ms`)), LOAD_DEADLINE_MS);
+    const deadline = setTimeout(
+      () => reject(new Error(`no ${total} answers within ${LOAD_DEADLINE_MS} ms`)),
+      LOAD_DEADLINE_MS,
+    );
     const finish = (): void => {
       open -= 1;
       if (open > 0) return;

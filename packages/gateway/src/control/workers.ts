@@ -17,6 +17,11 @@ const RESTART_WAIT_MIN_MS = 100;
 const RESTART_WAIT_MAX_MS = 10_000;
 /** A worker that lived this long died of something new, ms. */
 const STEADY_MS = 60_000;
+/**
+ * Room for new objects in a worker, MB. V8's own choice grows it to 120 MB under load and never gives that back. In turn
+ * with it, 32, 64 and 96 cost the same CPU per request, 12 cost more; a worker under the same load holds 80 MB less.
+ */
+const YOUNG_GENERATION_MB = 32;
 /** What a draining worker gets beyond its requests' grace to say that it has drained, ms. */
 const DRAIN_MARGIN_MS = 2_000;
 
@@ -192,7 +197,11 @@ export class Workers {
       seed: seed + slot.index,
     };
     const url = this.#options.url ?? new URL("../worker.ts", import.meta.url);
-    const worker = new Worker(url, { workerData, name: `zml-worker-${slot.index}` });
+    const worker = new Worker(url, {
+      workerData,
+      name: `zml-worker-${slot.index}`,
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB },
+    });
     slot.worker = worker;
     slot.startedAtMs = performance.now();
     slot.appliedVersion = -1;

@@ -80,6 +80,36 @@ describe("connections to a node are kept", () => {
     await plane.settled();
   });
 
+  test("a node that cools down since is not asked again over a reset: the request goes on to another", async () => {
+    const { a, b, plane } = await pair(healthy("a"));
+    await (await chat(plane.url)).text();
+    a.script = (call) => {
+      Atomics.store(plane.table.cooldownUntil, 0, 2 ** 30);
+      call.rst();
+    };
+    const response = await chat(plane.url);
+    assert.equal(response.status, 200);
+    assert.equal(nodeOf(response), "b");
+    assert.equal(a.calls.length, 2);
+    assert.equal(b.calls.length, 1);
+    await plane.settled();
+  });
+
+  test("a reset of a trial's reused connection leaves it the trial, whose success ends the cooldown", async () => {
+    const { a, plane } = await pair(healthy("a"));
+    await (await chat(plane.url)).text();
+    // a cooldown that is over and asks for a trial
+    Atomics.store(plane.table.cooldownUntil, 0, 1);
+    a.script = (call, index) => (call.connection === 0 ? call.rst() : healthy("a")(call, index));
+    const response = await chat(plane.url);
+    assert.equal(nodeOf(response), "a");
+    assert.equal(a.calls.length, 3);
+    await response.text();
+    await plane.settled();
+    assert.equal(plane.table.cooldownUntil[0], 0);
+    assert.equal(plane.table.trialUntil[0], 0);
+  });
+
   test("a reset of that one too is the node's failure: two executions there, no more", async () => {
     const { a, b, plane } = await pair(healthy("a"));
     await (await chat(plane.url)).text();

@@ -102,6 +102,17 @@ test("docs: every configuration that is shown is one", () => {
   assert.ok(count >= 3, `${count} configurations were found`);
 });
 
+test("docs: every decision is listed in ARCHITECTURE.md under its own title", () => {
+  const listed = read("ARCHITECTURE.md");
+  const missing: string[] = [];
+  for (const page of globSync("docs/decisions/*.md", { cwd: root })) {
+    const [, number = "", title = ""] = /^# (\d{4}): (.+)$/m.exec(read(page)) ?? [];
+    const line = `- [${number}](${page}): ${title}`;
+    if (!page.includes("0000-") && !listed.includes(`${line}\n`)) missing.push(line);
+  }
+  assert.deepEqual(missing, []);
+});
+
 for (const { page, make } of GENERATED) {
   test(`docs: what is generated in ${page} is fresh`, () => {
     const fresh = withGenerated(read(page), make());

@@ -3,7 +3,6 @@
  * The only place that writes to the caller.
  */
 
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
@@ -19,6 +18,7 @@ import type { AnswerHead } from "./attempt-result.ts";
 import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
+import { drawTraceContext } from "./trace-ids.ts";
 
 /** Why a request ends before its answer does. */
 export type Interruption = "caller_gone" | "total_timeout" | "shutting_down";
@@ -81,9 +81,9 @@ export class Exchange implements AnswerSink, DenseMember {
     this.#slowClientMs = options.slowClientMs;
     this.#isDraining = options.isDraining;
     const trace = request.headers[TRACEPARENT_HEADER];
-    const id = randomUUID();
-    this.requestId = requestIdOf(request, id);
-    this.traceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : traceparentOf(id);
+    const drawn = drawTraceContext();
+    this.requestId = requestIdOf(request, drawn.traceId);
+    this.traceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : drawn.traceparent;
     // the response closes on every path; that it had not been written to its end is what tells a caller who left
     response.on("close", () => {
       if (!response.writableFinished) this.interrupt("caller_gone");
@@ -252,15 +252,9 @@ const REQUEST_ID = /^[!-~]{1,128}$/;
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** The id that a request brought, where it can be used, else `made`. */
-export function requestIdOf({ headers }: IncomingMessage, made: string = randomUUID()): string {
+export function requestIdOf({ headers }: IncomingMessage, made: string = drawTraceContext().traceId): string {
   const given = headers[REQUEST_ID_HEADER];
   return typeof given === "string" && REQUEST_ID.test(given) ? given : made;
-}
-
-/** A W3C trace context for a request that brought none: both ids out of one UUID, which is random enough for either. */
-function traceparentOf(uuid: string): string {
-  const hex = uuid.replaceAll("-", "");
-  return `00-${hex}-${hex.slice(16)}-01`;
 }
 
 function isStream(headers: AnswerHead["headers"]): boolean {

@@ -24,8 +24,8 @@ export class BadResponseError extends Error {}
 const CHUNK_LINE_MAX = 4096;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t -~\u0080-\u00ff]*)?$/;
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-const VALUE = /^[\t -~\u0080-\u00ff]*$/;
+/** Name, colon, value, without folding; lines are joined by CR LF, the last one has none. */
+const FIELDS = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\u0080-\u00ff]*(?:\r\n(?=.)|$))*$/;
 const LENGTH = /^\d{1,15}$/;
 const CHUNK_SIZE = /^([0-9A-Fa-f]{1,13})[ \t]*(?:;[\t -~\u0080-\u00ff]*)?$/;
 
@@ -127,20 +127,11 @@ export class ResponseParser {
   }
 
   #takeHead(head: string): void {
-    const lines = head.split("\r\n");
-    const statusLine = STATUS_LINE.exec(lines[0] ?? "");
+    const lineEnd = head.indexOf("\r\n");
+    const statusLine = STATUS_LINE.exec(lineEnd < 0 ? head : head.slice(0, lineEnd));
     if (statusLine === null) throw new BadResponseError("no HTTP/1.1 status line");
     const status = Number(statusLine[2]);
-    const headers: Record<string, string> = {};
-    for (let index = 1; index < lines.length; index++) {
-      const line = lines[index] as string;
-      const colon = line.indexOf(":");
-      const name = line.slice(0, Math.max(0, colon));
-      const value = line.slice(colon + 1).trim();
-      if (!NAME.test(name) || !VALUE.test(value)) throw new BadResponseError("a header field is malformed");
-      const key = name.toLowerCase();
-      headers[key] = key in headers ? `${headers[key]}, ${value}` : value;
-    }
+    const headers = lineEnd < 0 ? fieldsOf("") : fieldsOf(head.slice(lineEnd + 2));
     if (status < 200) {
       if (status === 101) throw new BadResponseError("a switch of protocols that nobody asked for");
       return;
@@ -212,6 +203,24 @@ export class ResponseParser {
 }
 
 const LF = 0x0a;
+
+/** Header fields by lower-case name; checked as a whole first, so that cutting them up can't go wrong. */
+function fieldsOf(section: string): Record<string, string> {
+  if (!FIELDS.test(section)) throw new BadResponseError("a header field is malformed");
+  // without a prototype: a field may be called "constructor"
+  const headers: Record<string, string> = Object.create(null);
+  for (let at = 0; at < section.length; ) {
+    const newline = section.indexOf("\r\n", at);
+    const end = newline < 0 ? section.length : newline;
+    const colon = section.indexOf(":", at);
+    const name = section.slice(at, colon).toLowerCase();
+    const value = section.slice(colon + 1, end).trim();
+    const first = headers[name];
+    headers[name] = first === undefined ? value : `${first}, ${value}`;
+    at = end + 2;
+  }
+  return headers;
+}
 
 /** Whether a list field holds a token; the field is in lower case. */
 function hasToken(field: string, token: string): boolean {

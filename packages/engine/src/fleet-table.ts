@@ -353,43 +353,56 @@ export function addToCell(table: FleetTable, worker: number, cell: number, amoun
 
 /**
  * Takes the bookings and queue heads of a worker that died out of the shared cells. Its slot can then be used again.
- * The thread may have died between its own share and the shared count, so the counts are rebuilt from the shares of the
- * living: removing only what its share says could leave one request on a node for ever. The caller announces the room.
+ * The thread may have died between its own share and the shared count, so what its share says is taken out and the counts
+ * are then held to the shares of the living: else one request could stay on a node for ever. The caller announces the
+ * room. Blocks for 128 ms for a count that the death left wrong: one at most.
  */
 export function removeWorkerShare(table: FleetTable, worker: number): void {
   const own = table.own[worker];
   assert(own !== undefined, "the worker exists");
   for (const name of BOOKING_COUNTS) {
-    own[name].fill(0);
     const shares = table.own.map((counts) => counts[name]);
-    for (let row = 0; row < table.nodeRows; row++) rebuild(table.total[name], row, shares, row, 0);
+    for (let row = 0; row < table.nodeRows; row++) {
+      Atomics.sub(table.total[name], row, own[name][row] as number);
+      own[name][row] = 0;
+      rebuild(table.total[name], row, shares, row, 0);
+    }
   }
   const ownCells = Array<Int32Array>(table.workers).fill(table.ownCells);
   for (const cell of [CELL.parked, CELL.parkedKib, CELL.bodyKib]) {
+    Atomics.sub(table.cells, cell, table.ownCells[worker * CELL_SLOTS + cell] as number);
     table.ownCells[worker * CELL_SLOTS + cell] = 0;
     rebuild(table.cells, cell, ownCells, cell, CELL_SLOTS);
   }
   const ownLengths = Array<Int32Array>(table.workers).fill(table.queueOwnLength);
   for (let queue = 0; queue < QUEUES_MAX; queue++) {
     const index = worker * QUEUES_MAX + queue;
+    Atomics.sub(table.queueLength, queue, table.queueOwnLength[index] as number);
     table.queueOwnLength[index] = 0;
     rebuild(table.queueLength, queue, ownLengths, queue, QUEUES_MAX);
     Atomics.store(table.queueHead, index, 0);
   }
 }
 
-/** Looks at a count that a living worker may be changing; a change takes nanoseconds, so it does not last so many. */
-const LOOKS = 256;
+/**
+ * Looks at a count that is off, and the pause between them. A living worker's change takes nanoseconds, but its thread
+ * may lose its core in the middle of it, for tens of ms on a busy machine: pauses leave it one to finish on.
+ */
+const LOOKS = 32;
+const LOOK_PAUSE_MS = 4;
+const PAUSE = new Int32Array(new SharedArrayBuffer(4));
 
 /** Sets a shared count to the sum of the shares, which stand `stride` apart: worker w has `index + w × stride`. */
 function rebuild(totals: Int32Array, cell: number, shares: readonly Int32Array[], index: number, stride: number): void {
-  const excess = excessOf(totals, cell, shares, index, stride);
-  if (excess === 0) return;
-  // what a living worker is about to add or has just taken is gone at the next look: only what stays is the dead one's
-  for (let look = 0; look < LOOKS; look++) {
-    if (excessOf(totals, cell, shares, index, stride) !== excess) return rebuild(totals, cell, shares, index, stride);
+  let excess = excessOf(totals, cell, shares, index, stride);
+  // what a living worker is about to add or has just taken is gone soon: only what stays is the dead one's
+  for (let look = 0; excess !== 0 && look < LOOKS; look++) {
+    Atomics.wait(PAUSE, 0, 0, LOOK_PAUSE_MS);
+    const seen = excessOf(totals, cell, shares, index, stride);
+    if (seen !== excess) look = 0;
+    excess = seen;
   }
-  Atomics.sub(totals, cell, excess);
+  if (excess !== 0) Atomics.sub(totals, cell, excess);
 }
 
 function excessOf(

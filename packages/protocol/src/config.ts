@@ -301,7 +301,7 @@ export const nodeSchema = z.strictObject(
       .default(300_000)
       .describe("A socket is replaced after this long, so that names are looked up again."),
     api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
-    http_version: field.oneOf(["1.1", "2"]).default("1.1").describe("What the node speaks."),
+    http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
     timeouts: z
       .strictObject(timeoutFields, mapping)
       .partial()

@@ -87,7 +87,7 @@ export function referenceDepth(node: NodeSpec): number {
 }
 
 /** Tokens that the request is expected to cost. */
-export function referenceExpected({ request, meanOutputTokens }: ReferenceInput): number {
+function referenceExpected({ request, meanOutputTokens }: ReferenceInput): number {
   if (request.endpoint === "embeddings" || request.endpoint === "rerank") return request.promptTokens;
   const mean = known(meanOutputTokens, 256);
   return Math.min(known(request.maxTokens, Number.POSITIVE_INFINITY), mean) * request.answers;

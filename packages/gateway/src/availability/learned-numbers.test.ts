@@ -40,7 +40,6 @@ function specWith(placement: number): NodeSpec {
     url: "http://n",
     engine: null,
     apiKey: null,
-    httpVersion: "1.1",
     healthPath: null,
     health: { pollIntervalMs: 1, timeoutMs: 1, unhealthyAfter: 1, healthyAfter: 1 },
     maxInFlight: null,
@@ -149,7 +148,7 @@ describe("capacity in the table", () => {
 });
 
 describe("speeds that decisions use", () => {
-  it("are the measured ones, else the family's median for the model, else the family's, else the default", () => {
+  it("are the measured ones, else medians of the family, else of the model elsewhere, else the default", () => {
     const table = tableOf(8);
     const placed = [0, 1, 2, 3, 4, 5, 6, 7].map((row) => ({ row, placement: row, model: row < 6 ? 0 : 1 }));
     table.measuredTokensPerSecond.set([100, Number.NaN, 300, Number.NaN, Number.NaN, Number.NaN, Number.NaN], 0);
@@ -157,7 +156,12 @@ describe("speeds that decisions use", () => {
     assert.equal(table.tokensPerSecond[0], 100);
     assert.equal(table.tokensPerSecond[4], 200, "median of the family for the model");
     assert.equal(table.tokensPerSecond[6], 200, "median of the family over its models");
-    assert.equal(table.tokensPerSecond[1], DEFAULT_TOKENS_PER_SECOND);
+    assert.equal(table.tokensPerSecond[1], 200, "median of the model on other families");
+    assert.equal(
+      table.tokensPerSecond[7],
+      DEFAULT_TOKENS_PER_SECOND,
+      "nobody has shown anything of the model or the family",
+    );
     assert.equal(table.streamTokensPerSecond[0], DEFAULT_STREAM_TOKENS_PER_SECOND);
   });
 });

@@ -36,7 +36,6 @@ export interface NodeSpec {
   readonly engine: EngineName | null;
   /** Sent with every poll as a bearer token; null: none. */
   readonly apiKey: string | null;
-  readonly httpVersion: "1.1" | "2";
   /** In place of the engine's health path; null: the engine's. */
   readonly healthPath: string | null;
   readonly health: HealthSettings;

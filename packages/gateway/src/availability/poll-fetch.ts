@@ -1,7 +1,6 @@
-/** One GET of a poll, over undici: bounded in time and bytes, on a socket of its own. */
+/** One GET of a poll: bounded in time and bytes, on a socket of its own. */
 
-import type { Dispatcher } from "undici";
-import { Agent, Client, H2CClient, request as send } from "../undici.ts";
+import { ConnectError, NodeConnection, targetOf } from "../http1/node-connection.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
@@ -30,7 +29,6 @@ export interface PollRequest {
   /** Path with query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly httpVersion: "1.1" | "2";
   /** Aborts when the poll's time is over. */
   readonly signal: AbortSignal;
 }
@@ -44,107 +42,105 @@ export interface PollClient {
   close(): Promise<void>;
 }
 
-/** The poll's own deadline rules, and its own bound on bytes. */
-const LIMITS = { headersTimeout: 0, bodyTimeout: 0, maxResponseSize: POLL_BODY_BYTES_MAX };
-
-const HTTP1 = {
-  // Unbounded per origin, since nodes that share one must not wait for each other; a round asks at most five paths.
-  connections: null,
-  connect: { timeout: CONNECT_TIMEOUT_MS },
-  // No keep-alive. uvicorn and llama.cpp close idle sockets after 5 s, so that a poll every 5 s would reuse each one
-  // just as the server closes it; and a pause too short for that race would leave nothing to reuse.
-  pipelining: 0,
-};
-
-/** HTTP/2 by prior knowledge in clear text, by ALPN under TLS: one session, a stream per poll. */
-function openHttp2(origin: URL): Dispatcher {
-  if (origin.protocol === "http:") return new H2CClient(origin, { ...LIMITS, connect: HTTP1.connect });
-  return new Client(origin, { ...LIMITS, connect: HTTP1.connect, allowH2: true });
-}
+/** Largest response head of a poll, bytes. */
+const POLL_HEAD_BYTES_MAX = 64 * 1024;
 
 /** Makes the client that polls use outside of tests. */
 export function createPollClient(): PollClient {
-  const http1 = new Agent({ ...LIMITS, ...HTTP1, allowH2: false });
-  let http2: Dispatcher | undefined;
-  const agentFor = (request: PollRequest): Dispatcher => {
-    if (request.httpVersion === "1.1") return http1;
-    http2 ??= new Agent({ factory: (origin) => openHttp2(new URL(origin)) });
-    return http2;
-  };
+  /** What ends each poll that runs. */
+  const running = new Set<(error: Error) => void>();
   return {
     async fetch(request) {
-      const agent = agentFor(request);
       try {
-        return await ask(agent, request);
+        return await ask(running, request);
       } catch (error) {
         // a GET may be asked twice: a full accept queue or a middle box says nothing about the node
         if (faultOf(error) !== "reset" || request.signal.aborted) throw toPollError(error, request);
       }
       try {
-        return await ask(agent, request);
+        return await ask(running, request);
       } catch (error) {
         throw toPollError(error, request);
       }
     },
-    async close() {
-      await Promise.all([http1.destroy(), http2?.destroy()]);
+    close() {
+      for (const fail of [...running]) fail(new PollError("timeout", "the poller ends"));
+      return Promise.resolve();
     },
   };
 }
 
-async function ask(agent: Dispatcher, request: PollRequest): Promise<PollResponse> {
-  const { statusCode, headers, body } = await send(agent, {
-    origin: request.origin,
-    path: request.path,
-    method: "GET",
-    headers: request.headers,
-    signal: request.signal,
-  });
-  return { status: statusCode, contentType: contentTypeOf(headers), body: await readBounded(body) };
-}
-
-/** `maxResponseSize` counts what was announced; a chunked body is counted here. */
-async function readBounded(body: Dispatcher.ResponseData["body"]): Promise<string> {
+/**
+ * Asks once, on a connection of its own. uvicorn and llama.cpp close idle sockets after 5 s, so that a poll every 5 s
+ * would reuse each one just as the server closes it; and a pause too short for that race would leave nothing to reuse.
+ */
+function ask(running: Set<(error: Error) => void>, request: PollRequest): Promise<PollResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<PollResponse>();
+  if (request.signal.aborted) return Promise.reject(new PollError("timeout", "no time is left"));
+  const target = targetOf(request.origin, { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX });
+  const connection = new NodeConnection(target);
+  const end = (): void => {
+    request.signal.removeEventListener("abort", onAbort);
+    connection.abort();
+    running.delete(fail);
+  };
+  const fail = (error: Error): void => {
+    end();
+    reject(error);
+  };
+  running.add(fail);
+  const onAbort = (): void => fail(new PollError("timeout", "the poll's time is over"));
+  request.signal.addEventListener("abort", onAbort);
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of body) {
-    const buffer = chunk as Buffer;
-    bytes += buffer.length;
-    if (bytes > POLL_BODY_BYTES_MAX) {
-      body.destroy();
-      throw new PollError("too_large", `the answer to a poll is larger than ${POLL_BODY_BYTES_MAX} bytes`);
-    }
-    chunks.push(buffer);
-  }
-  return Buffer.concat(chunks, bytes).toString("utf8");
-}
-
-function contentTypeOf(headers: Dispatcher.ResponseData["headers"]): string | null {
-  const value = headers["content-type"];
-  return (Array.isArray(value) ? value[0] : value) ?? null;
+  let status = 0;
+  let contentType: string | null = null;
+  connection.send(
+    {
+      method: "GET",
+      path: request.path,
+      headers: ["connection", "close", ...Object.entries(request.headers).flat()],
+      body: null,
+    },
+    {
+      onStart() {},
+      onHead(headStatus, headers) {
+        status = headStatus;
+        contentType = headers["content-type"] ?? null;
+      },
+      onBody(chunk) {
+        bytes += chunk.length;
+        if (bytes <= POLL_BODY_BYTES_MAX) chunks.push(chunk);
+        else fail(new PollError("too_large", `the answer to a poll is larger than ${POLL_BODY_BYTES_MAX} bytes`));
+      },
+      onEnd() {
+        end();
+        resolve({ status, contentType, body: Buffer.concat(chunks, bytes).toString("utf8") });
+      },
+      onError: fail,
+    },
+  );
+  return promise;
 }
 
 function toPollError(error: unknown, request: PollRequest): PollError {
-  if (error instanceof PollError) return error;
+  if (error instanceof PollError && error.fault === "too_large") return error;
   const fault = request.signal.aborted ? "timeout" : faultOf(error);
   return new PollError(fault, `GET ${request.origin}${request.path} got no answer: ${fault} (${codeOf(error)})`, error);
 }
 
-const TIMEOUT_CODES: ReadonlySet<string> = new Set(["UND_ERR_CONNECT_TIMEOUT", "ETIMEDOUT"]);
 const UNREACHABLE_CODES: ReadonlySet<string> = new Set(["ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 
 function faultOf(error: unknown): PollFault {
   if (error instanceof PollError) return error.fault;
   const code = codeOf(error);
   if (code === "ECONNREFUSED") return "refused";
-  if (code === "UND_ERR_RES_EXCEEDED_MAX_SIZE") return "too_large";
-  if (UNREACHABLE_CODES.has(code)) return "unreachable";
-  if (TIMEOUT_CODES.has(code) || (error instanceof Error && error.name === "AbortError")) return "timeout";
-  return "reset";
+  if (code === "ETIMEDOUT") return "timeout";
+  return UNREACHABLE_CODES.has(code) ? "unreachable" : "reset";
 }
 
 function codeOf(error: unknown): string {
-  if (error instanceof AggregateError) return codeOf(error.errors[0]);
+  if (error instanceof ConnectError) return error.code;
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   return typeof code === "string" ? code : error instanceof Error ? error.name : "unknown";
 }

@@ -60,7 +60,6 @@ export async function pollRound(
   let healthFault: PollFault | null = null;
   const target = {
     origin: new URL(spec.url).origin,
-    httpVersion: spec.httpVersion,
     headers: {
       accept: "*/*",
       "user-agent": "zml",

@@ -76,7 +76,6 @@ function fleetOf(
       url: `http://node-${row}`,
       engine: "vllm",
       apiKey: null,
-      httpVersion: "1.1",
       healthPath: null,
       health: { pollIntervalMs: options.pollIntervalMs ?? 5_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 },
       maxInFlight: null,

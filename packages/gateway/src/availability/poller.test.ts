@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { createServer as createHttp2Server } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { performance } from "node:perf_hooks";
 import { describe, it, type TestContext } from "node:test";
 import { createFleetTable, type FleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
@@ -30,7 +28,6 @@ function specOf(row: number, url: string, overrides: Partial<NodeSpec> = {}): No
     url,
     engine: "vllm",
     apiKey: null,
-    httpVersion: "1.1",
     healthPath: null,
     // far above what a loaded machine needs for a local answer
     health: { pollIntervalMs: 100, timeoutMs: 5_000, unhealthyAfter: 2, healthyAfter: 1 },
@@ -492,20 +489,5 @@ describe("the poller", LIMIT, () => {
     assert.equal(bench.table.goodPolls[1], 0);
     bench.poller.removeNode(1);
     await bench.poller.firstRound(60_000);
-  });
-
-  it("asks a node over HTTP/2 with prior knowledge where that is configured", async (t) => {
-    const server = createHttp2Server((request, response) => {
-      response.writeHead(200);
-      response.end(request.url === "/metrics" ? vllmMetrics({ running: 3 }).body : "");
-    });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    t.after(() => server.close());
-    const bench = new Bench(t);
-    const { port } = server.address() as AddressInfo;
-    const slow = { pollIntervalMs: 60_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 };
-    bench.add(specOf(0, `http://127.0.0.1:${port}`, { httpVersion: "2", health: slow }));
-    await bench.until("reading 0");
-    assert.equal(bench.table.running[0], 3);
   });
 });

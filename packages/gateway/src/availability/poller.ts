@@ -66,7 +66,7 @@ export interface PollerOptions {
   readonly clock: PollerClock;
   /** 0 ≤ x < 1. Default: `Math.random`. */
   readonly random?: () => number;
-  /** Default: undici with sockets of its own. */
+  /** Default: real sockets. */
   readonly client?: PollClient;
   /** Time of the last success that the data plane saw on a row, engine clock ms; NaN: none. Default: the table's. */
   readonly lastTrafficAtMs?: (row: number) => number;
@@ -88,6 +88,8 @@ export class Poller {
   readonly #options: PollerOptions;
   readonly #table: FleetTable;
   readonly #client: PollClient;
+  /** Polls that run. */
+  readonly #polls = new Set<Promise<void>>();
   readonly #nodes = new Map<number, PolledNode>();
   readonly #living = new Lane(LIVING_AT_ONCE);
   readonly #silent = new Lane(SILENT_AT_ONCE);
@@ -119,7 +121,7 @@ export class Poller {
     if (node === undefined) throw new Error(`row ${spec.row} is not polled: add it first`);
     const before = node.spec;
     node.spec = spec;
-    const isOtherServer = before.url !== spec.url || before.httpVersion !== spec.httpVersion;
+    const isOtherServer = before.url !== spec.url;
     const isAskedOtherwise = before.engine !== spec.engine || before.healthPath !== spec.healthPath;
     if (isOtherServer || isAskedOtherwise || before.apiKey !== spec.apiKey) {
       node.epoch += 1;
@@ -157,13 +159,19 @@ export class Poller {
     if (samples.length > 0) this.#refreshSpeedsSoon();
   }
 
-  /** Ends all polling: timers are cleared, sockets closed. */
+  #track(poll: Promise<void>): Promise<void> {
+    this.#polls.add(poll);
+    return poll.finally(() => this.#polls.delete(poll));
+  }
+
+  /** Ends all polling: timers are cleared, sockets closed, and no poll runs any more. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     for (const node of this.#nodes.values()) this.#end(node);
     this.#nodes.clear();
     this.#cancelSpeeds?.();
     await this.#client.close();
+    await Promise.allSettled(this.#polls);
   }
 
   #end(node: PolledNode): void {
@@ -186,7 +194,7 @@ export class Poller {
       node.timer = null;
       node.isBusy = true;
       const lane = node.failedInRow > 0 || node.downCause !== null ? this.#silent : this.#living;
-      lane.run(() => this.#poll(node));
+      lane.run(() => this.#track(this.#poll(node)));
     });
   }
 

@@ -1,4 +1,9 @@
-/** Speeds that decisions use: measured, else the family's median for the model, else the family's, else the default. */
+/**
+ * Speeds that decisions use: measured, else the family's median for the model, else the family's, else the default. The
+ * default for a family that has shown nothing yet is what the model does on the others: a fixed number would put every
+ * new family far behind or far before those that are measured, and a family that is far behind never gets the traffic
+ * that would show what it can. Only where nobody has shown anything is it a number.
+ */
 
 import {
   DEFAULT_STREAM_TOKENS_PER_SECOND,
@@ -35,6 +40,7 @@ function effective(
 ): Float64Array {
   const ofModel = new Map<string, number[]>();
   const ofFamily = new Map<string, number[]>();
+  const elsewhere = new Map<string, number[]>();
   const keysOf = (entry: PlacedModel) => {
     const family = `${table.family[entry.row]}`;
     return { family, model: `${family} ${entry.model}` };
@@ -45,14 +51,16 @@ function effective(
     const { family, model } = keysOf(entry);
     push(ofModel, model, speed);
     push(ofFamily, family, speed);
+    push(elsewhere, `${entry.model}`, speed);
   }
   const medianOfModel = medians(ofModel);
   const medianOfFamily = medians(ofFamily);
+  const medianElsewhere = medians(elsewhere);
   return Float64Array.from(placed, (entry) => {
     const own = measured[entry.placement] as number;
     if (!Number.isNaN(own)) return own;
     const { family, model } = keysOf(entry);
-    return medianOfModel.get(model) ?? medianOfFamily.get(family) ?? fallback;
+    return medianOfModel.get(model) ?? medianOfFamily.get(family) ?? medianElsewhere.get(`${entry.model}`) ?? fallback;
   });
 }
 

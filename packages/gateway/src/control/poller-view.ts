@@ -15,7 +15,6 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
     url: config.url,
     engine: config.engine,
     apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
-    httpVersion: config.httpVersion,
     healthPath: config.engine === "custom" ? config.custom.healthPath : null,
     health: config.health,
     maxInFlight: config.maxInFlight,

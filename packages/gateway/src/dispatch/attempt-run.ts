@@ -11,9 +11,9 @@ import type { AttemptEnd, TransportFault } from "@zml/engine";
 import type { AnswerHead, AttemptResult } from "../attempt-result.ts";
 import type { Clock } from "../clock.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
+import type { NodeExchangeHandler, NodeRequest } from "../http1/node-connection.ts";
+import type { ResponseHeaders } from "../http1/response-parser.ts";
 import type { Connection } from "./connection-pool.ts";
-import type { NodeExchangeHandler, NodeRequest } from "./node-connection.ts";
-import type { ResponseHeaders } from "./response-parser.ts";
 import { isErrorEvent } from "./sse-events.ts";
 import { StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
@@ -26,12 +26,7 @@ const HELD_BYTES_MAX = 64 * 1024;
 const END_GRACE_MS = 1000;
 
 /** What is sent. */
-export interface AttemptCall {
-  /** Path on the node. */
-  path: string;
-  /** Name, value, name, value … */
-  headers: string[];
-  body: NodeRequest["body"];
+export interface AttemptCall extends NodeRequest {
   isFreshConnection: boolean;
 }
 
@@ -157,8 +152,7 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
 
   onError(error: Error): void {
     if (this.#phase === "ended") return;
-    const isReused = this.#connection?.isReused() === true;
-    this.#fail(faultOf(error, { hasAnswerBegun: this.#head !== null, isReused }));
+    this.#fail(faultOf(error, this.#connection?.wasStale() === true));
   }
 
   #hold(chunk: Buffer): void {

@@ -8,7 +8,7 @@ import {
   NodeConnection,
   type NodeExchangeHandler,
   type NodeRequest,
-} from "./node-connection.ts";
+} from "../http1/node-connection.ts";
 
 /** How connections are made and kept. */
 export interface ConnectionPoolOptions {
@@ -28,8 +28,8 @@ const SWEEPS_PER_KEEP_ALIVE = 4;
 
 /** A connection in somebody's hands, until `release`. */
 export interface Connection {
-  /** Its socket has carried an answer before: the node may have closed it meanwhile. */
-  isReused(): boolean;
+  /** Of a lost connection: the node had closed it before the request came (see `NodeConnection.wasStale`). */
+  wasStale(): boolean;
   send(request: NodeRequest, handler: NodeExchangeHandler): void;
   pause(): void;
   resume(): void;
@@ -111,7 +111,7 @@ export class ConnectionPool {
   #hand(connection: NodeConnection): Connection {
     let isHeld = true;
     return {
-      isReused: () => connection.isReused,
+      wasStale: () => connection.wasStale,
       send: (request, handler) => connection.send(request, handler),
       pause: () => connection.pause(),
       resume: () => connection.resume(),

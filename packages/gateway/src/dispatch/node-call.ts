@@ -27,6 +27,8 @@ export function composeCall(
 ): AttemptCall {
   const { node } = upstream;
   const headers = [
+    "connection",
+    "keep-alive",
     "content-type",
     "application/json",
     "accept-encoding",
@@ -50,6 +52,7 @@ export function composeCall(
   for (const chunk of chunks) bytes += chunk.length;
   headers.push("content-length", String(bytes));
   return {
+    method: "POST",
     path: upstream.pathOf(exchange.route.path),
     headers,
     body: bodyOf(chunks, bytes),

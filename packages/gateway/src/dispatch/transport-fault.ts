@@ -1,21 +1,21 @@
 /** What an error of a connection says, in the engine's words. By class and code, never by message. */
 
 import type { TransportFault } from "@zml/engine";
-import { ConnectError } from "./node-connection.ts";
-import { BadResponseError } from "./response-parser.ts";
+import { ConnectError } from "../http1/node-connection.ts";
+import { BadResponseError } from "../http1/response-parser.ts";
 
 /** Why an attempt ended without an answer. */
 export interface Fault {
   fault: TransportFault;
-  /** The connection was a reused one and brought no byte of an answer: it carried nothing. */
+  /** The node had closed the connection before the request came: it carried nothing. */
   isUnsent: boolean;
 }
 
-/** @param connection `hasAnswerBegun`: a response head has been read; `isReused`: it carried an answer before. */
-export function faultOf(error: Error, connection: { hasAnswerBegun: boolean; isReused: boolean }): Fault {
+/** @param wasStale the connection was lost because the node had closed it before (see `NodeConnection.wasStale`). */
+export function faultOf(error: Error, wasStale: boolean): Fault {
   if (error instanceof ConnectError) return { fault: connectFault(error.code), isUnsent: false };
   if (error instanceof BadResponseError) return { fault: "bad_response", isUnsent: false };
-  return { fault: "reset", isUnsent: !connection.hasAnswerBegun && connection.isReused };
+  return { fault: "reset", isUnsent: wasStale };
 }
 
 function connectFault(code: string): TransportFault {

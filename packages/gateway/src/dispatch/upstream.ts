@@ -5,9 +5,9 @@
 
 import type { AdapterVerdict } from "@zml/engine";
 import { type DenseMember, DenseSet } from "../dense-set.ts";
+import { targetOf } from "../http1/node-connection.ts";
 import type { WorkerNode } from "../thread-messages.ts";
 import { type Connection, ConnectionPool } from "./connection-pool.ts";
-import type { ConnectionTarget } from "./node-connection.ts";
 
 /** How a node's engine speaks, as far as dispatch asks: the serving engine's adapter. */
 export interface EngineHabits {
@@ -50,7 +50,7 @@ export class Upstream {
     this.habits = habits;
     this.#join = pathOf;
     this.#pool = new ConnectionPool({
-      target: targetOf(node, headerBytes),
+      target: targetOf(node.url, { connectMs: node.timeouts.connectMs, headerBytes }),
       maxConnections: node.maxConnections,
       keepAliveMs: node.keepAliveMs,
       maxAgeMs: node.maxConnectionAgeMs,
@@ -87,18 +87,4 @@ export class Upstream {
   close(): void {
     this.#pool.close();
   }
-}
-
-function targetOf(node: WorkerNode, headerBytes: number): ConnectionTarget {
-  const url = new URL(node.url);
-  const isTls = url.protocol === "https:";
-  return {
-    // an IPv6 literal stands in brackets in a URL and without them in an address
-    host: url.hostname.replace(/^\[|\]$/g, ""),
-    port: url.port === "" ? (isTls ? 443 : 80) : Number(url.port),
-    isTls,
-    authority: url.host,
-    connectMs: node.timeouts.connectMs,
-    headerBytes,
-  };
 }

@@ -1,6 +1,6 @@
 /**
- * One connection to a node over HTTP/1.1: a socket that is opened when it is needed, carries one request at a time, and
- * is kept while it is idle. Own code, since this is the relay's inner loop and its peers are known engines: a third of
+ * One connection to a node over HTTP/1.1, for traffic and polls: a socket that is opened when it is needed, carries one
+ * request at a time, and is kept while it is idle. Own code, since this is the relay's inner loop and its peers are known engines: a third of
  * what a general client costs per request.
  */
 
@@ -23,10 +23,14 @@ export interface ConnectionTarget {
 
 /** A request as it goes out. */
 export interface NodeRequest {
+  method: "POST" | "GET";
   path: string;
-  /** Name, value, name, value …; `content-length` among them. Values hold no line breaks: they were checked at the edge. */
+  /**
+   * Name, value, name, value …; `connection` among them, and `content-length` where there is a body. Values hold no line
+   * breaks: they were checked at the edge.
+   */
   headers: readonly string[];
-  body: Buffer | Readable;
+  body: Buffer | Readable | null;
 }
 
 /** Why no connection could be made. */
@@ -63,6 +67,10 @@ export class NodeConnection implements ResponseHandler {
   #isBodySent = true;
   #answers = 0;
   #openedAtMs = Number.NaN;
+  /** Time of the connect, ms: one round trip. */
+  #connectTookMs = 0;
+  #sentAtMs = Number.NaN;
+  #hasBytes = false;
 
   constructor(target: ConnectionTarget) {
     this.#target = target;
@@ -79,9 +87,14 @@ export class NodeConnection implements ResponseHandler {
     return this.#openedAtMs;
   }
 
-  /** The present socket has carried an answer before: the node may have closed it meanwhile. */
-  get isReused(): boolean {
-    return this.#answers > 0;
+  /**
+   * Asked when a connection was lost: true when the node had closed it before the request came, so that it carried
+   * nothing. Then the socket had carried an answer before, brought no byte of this one, and the loss was noticed about
+   * as soon as the network allows; a node that dies over a request takes longer.
+   */
+  get wasStale(): boolean {
+    if (this.#answers === 0 || this.#hasBytes) return false;
+    return performance.now() - this.#sentAtMs <= 2 * this.#connectTookMs + STALE_MARGIN_MS;
   }
 
   /** How long the node keeps an idle connection, with a margin, ms; NaN: it does not say. */
@@ -141,6 +154,7 @@ export class NodeConnection implements ResponseHandler {
     const timer = setTimeout(() => socket.destroy(new ConnectError("ETIMEDOUT")), connectMs);
     socket.once(isTls ? "secureConnect" : "connect", () => {
       isOpen = true;
+      this.#connectTookMs = performance.now() - this.#openedAtMs;
       clearTimeout(timer);
       if (this.#handler === handler) this.#write(socket, request);
     });
@@ -153,18 +167,24 @@ export class NodeConnection implements ResponseHandler {
     });
   }
 
-  #write(socket: Socket, { path, headers, body }: NodeRequest): void {
-    let head = `POST ${path} HTTP/1.1\r\nhost: ${this.#target.authority}\r\nconnection: keep-alive\r\n`;
+  #write(socket: Socket, { method, path, headers, body }: NodeRequest): void {
+    let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#target.authority}\r\n`;
     for (let index = 0; index < headers.length; index += 2) head += `${headers[index]}: ${headers[index + 1]}\r\n`;
     head += "\r\n";
+    this.#sentAtMs = performance.now();
+    this.#hasBytes = false;
     this.#handler?.onStart();
     if (this.#handler === null) return;
+    this.#isBodySent = true;
+    if (body === null) {
+      socket.write(head, "latin1");
+      return;
+    }
     if (!Buffer.isBuffer(body)) {
       socket.write(head, "latin1");
       this.#stream(socket, body);
       return;
     }
-    this.#isBodySent = true;
     if (body.length <= ONE_WRITE_BYTES_MAX) {
       socket.write(head + body.toString("latin1"), "latin1");
       return;
@@ -197,6 +217,7 @@ export class NodeConnection implements ResponseHandler {
       this.#drop();
       return;
     }
+    this.#hasBytes = true;
     const parser = this.#parser;
     try {
       parser.push(bytes);
@@ -231,6 +252,27 @@ export class NodeConnection implements ResponseHandler {
     socket?.destroy();
   }
 }
+
+/**
+ * Where the connections of a URL go.
+ *
+ * @param limits `connectMs` time for the connect (and TLS), ms; `headerBytes` the largest response head.
+ */
+export function targetOf(url: string, limits: { connectMs: number; headerBytes: number }): ConnectionTarget {
+  const { protocol, hostname, port, host } = new URL(url);
+  const isTls = protocol === "https:";
+  return {
+    // an IPv6 literal stands in brackets in a URL and without them in an address
+    host: hostname.replace(/^\[|\]$/g, ""),
+    port: port === "" ? (isTls ? 443 : 80) : Number(port),
+    isTls,
+    authority: host,
+    ...limits,
+  };
+}
+
+/** Beside two round trips, what both ends need to notice a closed connection, ms. */
+const STALE_MARGIN_MS = 20;
 
 /** Requests up to this size are sent as one write. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;

@@ -50,6 +50,13 @@ export class DataServer {
     this.#server.on("clientError", (error, socket) => this.#refuseConnection(error, socket));
   }
 
+  /** Follows changed limits of the data port; they hold from the next head and the next idle connection on. */
+  applySettings(): void {
+    const { data } = this.#plane.settings;
+    this.#server.headersTimeout = data.headMs;
+    this.#server.keepAliveTimeout = data.keepAliveMs;
+  }
+
   /** Requests of routed endpoints that run. */
   get runningCount(): number {
     return this.#running.size;

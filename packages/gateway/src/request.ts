@@ -249,6 +249,8 @@ function dispatch(
     sink: {
       commit: (head, held) => {
         noteCommit(plane.settler, attempt);
+        // nothing is sent again from here on, however long the answer takes
+        body.release();
         return exchange.commit(head, held);
       },
       write: (chunk) => exchange.write(chunk),

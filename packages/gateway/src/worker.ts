@@ -43,6 +43,7 @@ function update(message: WorkerUpdate): void {
     plane = createPlane(message.settings);
   } else if (message.settings !== undefined) {
     plane.setSettings(message.settings);
+    server?.applySettings();
   }
   for (const node of message.nodes ?? []) plane.setNode(node);
   if (message.directory !== undefined) applyUpdate(plane.directory, message.directory);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { afterEach, describe, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
+import { CELL } from "@zml/engine";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
@@ -597,4 +598,24 @@ describe("a node's odd head harms its own answer alone", () => {
       await two.plane.settled();
     });
   }
+});
+
+test("a body is held until the commit point and no longer, however long the answer takes", async () => {
+  let finish = (): void => {};
+  const { a, plane } = await pair((call) => {
+    finish = () => {
+      for (const piece of [chunk(token("x")), chunk(DONE), LAST_CHUNK]) call.write(piece);
+    };
+    call.write(STREAM_HEAD);
+  });
+  const held = (): number => plane.table.cells[CELL.bodyKib] ?? Number.NaN;
+  const response = chat(plane.url, { stream: true, user: "u".repeat(100_000) });
+  await until(() => a.calls.length === 1);
+  assert.ok(held() >= 97, `${held()} KiB are held while the request can still go elsewhere`);
+  a.calls[0]?.write(chunk(token("first")));
+  const answer = await response;
+  await until(() => held() === 0, "the body's release");
+  finish();
+  assert.match(await answer.text(), /x/);
+  await plane.settled();
 });

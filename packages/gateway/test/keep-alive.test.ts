@@ -67,6 +67,22 @@ describe("connections to a node are kept", () => {
     await plane.settled();
   });
 
+  test("a node that dies over a request on a reused connection has failed, and is not asked again", async () => {
+    const { a, b, plane } = await pair((call, index) => {
+      if (index === 0) healthy("a")(call, index);
+      // it took the request and worked on it: far longer than noticing a closed connection takes
+      else setTimeout(() => call.rst(), 250);
+    });
+    await (await chat(plane.url)).text();
+    const response = await chat(plane.url);
+    assert.equal(nodeOf(response), "b");
+    await response.text();
+    assert.equal(a.calls.length, 2, "the request is not run on the node a second time");
+    assert.equal(b.calls.length, 1);
+    assert.notEqual(plane.table.cooldownUntil[0], 0);
+    await plane.settled();
+  });
+
   test("a reset of a reused connection is tried once more on a fresh one", async () => {
     const { a, b, plane } = await pair(healthy("a"));
     await (await chat(plane.url)).text();

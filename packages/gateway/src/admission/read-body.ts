@@ -49,7 +49,7 @@ export interface BodyKept {
   /** Size as sent. */
   readonly rawBytes: number;
   readonly scan: RoutableBody;
-  /** Gives the budget back; once no copy is needed any more. Further calls do nothing. */
+  /** Gives the bytes and their share of the budget back; once they are not sent again. Further calls do nothing. */
   release(): void;
 }
 
@@ -84,6 +84,9 @@ export interface BodyRefused {
 export type BodyRead = BodyKept | BodyRefused;
 
 const DRAINED = Promise.resolve();
+
+/** What is left of a body that was released. */
+const RELEASED: readonly Buffer[] = [];
 
 /** Reads a request's body, decodes and scans it. Never rejects; a body is either kept whole or not at all. */
 export function readBody(source: BodySource, options: ReadBodyOptions): Promise<BodyRead> {
@@ -233,17 +236,20 @@ class BodyReader {
     this.#settle();
     const { budget } = this.#options;
     let heldBytes = this.#reservedBytes;
-    this.#resolve({
-      ok: true,
-      chunks: this.#chunks,
+    const kept = {
+      ok: true as const,
+      chunks: this.#chunks as readonly Buffer[],
       bytes: this.#bytes,
       rawBytes: this.#rawBytes,
       scan,
       release() {
         budget.release(heldBytes);
         heldBytes = 0;
+        kept.chunks = RELEASED;
       },
-    });
+    };
+    this.#chunks = [];
+    this.#resolve(kept);
   }
 
   #refuse(code: BodyReadRefusalCode, scan: BodyRefusal | null = null): void {

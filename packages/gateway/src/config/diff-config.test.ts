@@ -46,6 +46,14 @@ evidence: { ring_records: 1024 }
   assert.equal(diff.isEmpty, false);
 });
 
+test("limits of the data port are a change that applies at once", () => {
+  for (const limit of ["head_ms: 500", "body_ms: 500", "keep_alive_ms: 500"]) {
+    const diff = diffConfig(config(NODES), config(`${NODES}data: { ${limit} }\n`));
+    assert.deepEqual(diff.sections, ["data"], limit);
+    assert.deepEqual(diff.needsRestart, []);
+  }
+});
+
 test("nodes that come, go, change and stay are told apart", () => {
   const next = `nodes:
   - { id: b, url: "http://h:2", family: H100, cost: { usd_per_gpu_hour: 3 } }

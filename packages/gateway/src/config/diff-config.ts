@@ -85,8 +85,9 @@ function restartReasons(old: Config, next: Config): string[] {
 function livePart(config: Config, section: LiveSection): unknown {
   switch (section) {
     case "data":
+      return { ...config.data, listen: null };
     case "admin":
-      return config[section].allowUnauthenticated;
+      return config.admin.allowUnauthenticated;
     case "limits":
       return { ...config.limits, nodes: 0 };
     default:

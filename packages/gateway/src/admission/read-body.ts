@@ -12,7 +12,7 @@ import { createDecoder, encodingOf } from "./content-decoding.ts";
  * of what waited; at the scanner's worst (nothing but structure, 4 to 8 ns a byte) that is 1 to 2 ms of the 5 that a
  * body may hold a thread.
  */
-export const SCAN_SLICE_BYTES = 128 * 1024;
+export const SCAN_SLICE_BYTES = 64 * 1024;
 
 /** After a refusal the caller may go on sending for this long, so that it comes to read the answer. */
 const DRAIN_MS = 5000;

@@ -13,7 +13,7 @@ import type { Upstream } from "./upstream.ts";
 const JOINED_BYTES_MAX = 256 * 1024;
 
 /** Bytes of a large body that are written in one turn of the event loop; copying them takes well below 1 ms. */
-const TURN_BYTES = 512 * 1024;
+const TURN_BYTES = 256 * 1024;
 
 /** Headers of the caller that a node gets. Credentials and everything else of the caller's stay here. */
 const CALLER_HEADERS = ["accept", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"];

@@ -56,6 +56,8 @@ export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeB
 interface Chosen {
   booking: Booking;
   row: number;
+  /** Whose row it is: read while the place is held, since a row goes to another node only when none is. */
+  identity: number;
   placement: number;
   trial: TrialLeases;
   /** Record of the decision in the evidence ring. */
@@ -149,6 +151,7 @@ function choose(plane: DataPlane, request: RouteRequest, previous: number): Chos
   return {
     booking,
     row: decision.row,
+    identity: plane.table.identity[decision.row] ?? -1,
     placement: decision.placement,
     trial: { ...decision.trial },
     sequence,
@@ -314,6 +317,7 @@ function noteOutcome(
   });
   plane.samples.add({
     row: chosen.row,
+    identity: chosen.identity,
     placement: chosen.placement,
     model: request.model.index,
     outcome,

@@ -81,6 +81,7 @@ export type ToWorker =
 /** Numbers per finished attempt, in this order, in one flat array (see `SAMPLE_FIELDS`). */
 export const SAMPLE_FIELDS = [
   "row",
+  "identity",
   "placement",
   "model",
   "outcome",

@@ -147,6 +147,22 @@ test("another url under the same id is another endpoint: a new row, while the ol
   assert.equal(table.total.inFlight[row], 0);
 });
 
+test("a node that moves to another account gets a row of its own, while the old one empties", () => {
+  const { fleet, table, directory, apply } = setUp();
+  const accounts = "accounts: [{ name: one }, { name: two }]\n";
+  apply(accounts + nodes(node("a", "family: H100, models: [m], account: one")));
+  const old = rowOf(fleet, "a");
+  table.errorRate[old] = 0.5;
+  Atomics.add(table.total.inFlight, old, 1);
+  apply(accounts + nodes(node("a", "family: H100, models: [m], account: two")));
+  const row = rowOf(fleet, "a");
+  assert.notEqual(row, old);
+  assert.equal(table.isDraining[old], 1);
+  assert.equal(table.total.inFlight[row], 0);
+  assert.deepEqual(modelRows(directory, "m", "one"), []);
+  assert.deepEqual(modelRows(directory, "m", "two"), [row]);
+});
+
 test("a freed row serves another node", () => {
   const { fleet, table, apply } = setUp(1);
   apply(nodes(node("a")));

@@ -68,7 +68,7 @@ export class Fleet {
   readonly #names: NameRegistry;
   readonly #nodeRows: RowPool;
   readonly #placementRows: RowPool;
-  /** By identity: id at url. */
+  /** By identity: id at url, for an account. */
   readonly #entries = new Map<string, Entry>();
   readonly #byRow = new Map<number, Entry>();
   #config: Config | null = null;
@@ -379,8 +379,9 @@ export class Fleet {
   }
 }
 
-function identityKey({ id, url }: { id: string; url: string }): string {
-  return JSON.stringify([url, id]);
+/** The account is part of it: in-flight requests and figures of one account are not another's. */
+function identityKey({ id, url, account }: { id: string; url: string; account: string }): string {
+  return JSON.stringify([account, url, id]);
 }
 
 /** What a node serves: what it declares, else what it last reported. */

@@ -21,6 +21,7 @@ import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
 import { AdminServer } from "./admin-server.ts";
 import { watchConfigFile } from "./config-watch.ts";
+import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
@@ -157,7 +158,10 @@ class RunningGateway implements Gateway {
       ...(options.workerUrl === undefined ? {} : { url: options.workerUrl }),
       log: this.#log,
       fullUpdates: () => this.#fleet.fullUpdates(),
-      onSamples: (samples) => this.#poller.takeSamples(readSamples(samples, this.#clock.nowMs())),
+      onSamples: (samples) =>
+        this.#poller.takeSamples(
+          currentSamples(readSamples(samples, this.#clock.nowMs()), { fleet: this.#fleet, names: this.#names }),
+        ),
     });
     this.#admin = new AdminServer({
       findDecision: (id) => this.explain(id),

@@ -4,20 +4,27 @@ import { OUTCOMES } from "@zml/engine";
 import type { AttemptSample } from "../availability/index.ts";
 import { SAMPLE_FIELDS } from "../thread-messages.ts";
 
+/** A sample as it came: what it says about a row holds for the node that had the row then. */
+export interface ReportedSample extends AttemptSample {
+  /** Index of that node's identity. */
+  readonly identity: number;
+}
+
 const FIELDS = SAMPLE_FIELDS.length;
 const AT = Object.fromEntries(SAMPLE_FIELDS.map((name, index) => [name, index])) as Readonly<
   Record<(typeof SAMPLE_FIELDS)[number], number>
 >;
 
 /** @param atMs engine clock, ms: when they arrived, which is at most one message later than they ended. */
-export function readSamples(flat: Float64Array, atMs: number): AttemptSample[] {
-  const samples: AttemptSample[] = [];
+export function readSamples(flat: Float64Array, atMs: number): ReportedSample[] {
+  const samples: ReportedSample[] = [];
   for (let start = 0; start + FIELDS <= flat.length; start += FIELDS) {
     const at = (name: (typeof SAMPLE_FIELDS)[number]) => flat[start + AT[name]] as number;
     const outcome = OUTCOMES[at("outcome")];
     if (outcome === undefined) continue;
     samples.push({
       row: at("row"),
+      identity: at("identity"),
       placement: at("placement"),
       model: at("model"),
       outcome,

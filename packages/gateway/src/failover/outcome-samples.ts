@@ -12,6 +12,8 @@ const SAMPLES_MAX = 16_384;
 /** One finished attempt. Tokens as reported, NaN: unknown; times from dispatch, ms. */
 export interface OutcomeSample {
   row: number;
+  /** Whose row it was when the attempt began (index of names): the row may be another node's once the sample is read. */
+  identity: number;
   placement: number;
   model: number;
   outcome: Outcome;
@@ -34,6 +36,7 @@ export class OutcomeSamples {
     if (this.#values.length >= SAMPLES_MAX * SAMPLE_FIELDS.length) return;
     this.#values.push(
       sample.row,
+      sample.identity,
       sample.placement,
       sample.model,
       OUTCOMES.indexOf(sample.outcome),

@@ -6,8 +6,11 @@ import { CapacityMeter } from "./capacity-meter.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import type { PollFault } from "./poll-fetch.ts";
 
-/** Why a node was taken out. Only `refused` says that nothing listens there any more. */
-export type DownCause = PollFault | "not_ready";
+/**
+ * Why a node was taken out. Only `refused` says that nothing listens there any more; `exception`: polls of it ended in
+ * a fault of ours.
+ */
+export type DownCause = PollFault | "not_ready" | "exception";
 
 /** State of one node. */
 export interface PolledNode {

@@ -490,4 +490,46 @@ describe("the poller", LIMIT, () => {
     bench.poller.removeNode(1);
     await bench.poller.firstRound(60_000);
   });
+
+  it("asks a node on after an exception in a callback, and tells of the exception", async (t) => {
+    const node = await startScriptedNode(healthyVllm());
+    t.after(() => node.close());
+    let readings = 0;
+    const told: unknown[] = [];
+    const again = Promise.withResolvers<void>();
+    const bench = new Bench(t, {
+      onReading: () => {
+        readings += 1;
+        if (readings === 3) again.resolve();
+        else throw new Error("a bug of ours");
+      },
+      onError: (row, error) => told.push(row, error instanceof Error ? error.message : error),
+    });
+    bench.add(specOf(0, node.url));
+    await bench.poller.firstRound(LIMIT.timeout);
+    await again.promise;
+    assert.deepEqual(told, [0, "a bug of ours", 0, "a bug of ours"]);
+  });
+
+  it("counts polls that end in an exception as failed, and takes the node back when they end well", async (t) => {
+    let isBroken = true;
+    const unreadable = {
+      status: 200,
+      contentType: null,
+      get body(): string {
+        throw new Error("a bug of ours");
+      },
+    };
+    const client = {
+      fetch: async () => (isBroken ? unreadable : { status: 200, contentType: null, body: "" }),
+      close: async () => {},
+    };
+    const bench = new Bench(t, { client, onError: () => {} });
+    bench.add(specOf(0, "http://127.0.0.1:1"));
+    await bench.until("down 0 exception");
+    assert.equal(bench.table.isUnhealthy[0], 1);
+    isBroken = false;
+    await bench.until("up 0");
+    assert.equal(bench.table.isUnhealthy[0], 0);
+  });
 });

@@ -81,6 +81,8 @@ export interface PollerOptions {
    */
   readonly onDown?: (row: number, cause: DownCause) => void;
   readonly onUp?: (row: number) => void;
+  /** An exception in a poll or in one of these callbacks, a fault of ours. The poll counts as failed; polls go on. */
+  readonly onError?: (row: number, error: unknown) => void;
 }
 
 /** See the head of this file. */
@@ -198,22 +200,19 @@ export class Poller {
     });
   }
 
+  /** One poll, and the timer of the next, whatever becomes of this one. */
   async #poll(node: PolledNode): Promise<void> {
     if (node.isRemoved) return;
     const { clock, random = Math.random } = this.#options;
-    const { spec, epoch } = node;
+    const { epoch } = node;
     const startMs = clock.nowMs();
-    const abort = new AbortController();
-    node.abort = abort;
-    const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort());
-    // another engine may stand behind the address after a node comes back
-    const isSought = node.engine === null || (node.spec.engine === null && node.downCause !== null);
-    const adapter = isSought ? null : adapterFor(node.engine);
-    const isFull = this.#needsFull(node);
-    const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
-    const sources = { table: this.#table, fetch: this.#client.fetch, nowMs: () => clock.nowMs() };
-    const result = await pollRound(sources, plan, abort.signal);
-    cancelDeadline();
+    let cause: DownCause | null = "exception";
+    try {
+      cause = await this.#ask(node, startMs);
+    } catch (error) {
+      this.#tell(node, error);
+      if (!node.isRemoved && node.epoch === epoch) this.#takeException(node, startMs);
+    }
     node.abort = null;
     node.isBusy = false;
     if (node.isRemoved) return;
@@ -221,13 +220,51 @@ export class Poller {
       this.#schedule(node, 0);
       return;
     }
-    const cause = this.#take(node, result, { startMs, isFull: isFull || isSought });
     node.first.resolve();
     const isRefusedAnew = cause === "refused" && node.downCause !== "refused";
     const { pollIntervalMs } = node.spec.health;
     const periodMs = pollIntervalMs * (PERIOD_MIN + (PERIOD_MAX - PERIOD_MIN) * random());
     const dueInMs = startMs + (isRefusedAnew ? Math.min(CONFIRM_MS, periodMs) : periodMs) - clock.nowMs();
     this.#schedule(node, Math.max(1, dueInMs));
+  }
+
+  /** Asks, and takes the answers in unless they are of a node as it no longer is. Returns why the poll failed. */
+  async #ask(node: PolledNode, startMs: number): Promise<DownCause | null> {
+    const { clock } = this.#options;
+    const { spec, epoch } = node;
+    const abort = new AbortController();
+    node.abort = abort;
+    const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort());
+    try {
+      // another engine may stand behind the address after a node comes back
+      const isSought = node.engine === null || (spec.engine === null && node.downCause !== null);
+      const adapter = isSought ? null : adapterFor(node.engine);
+      const isFull = this.#needsFull(node);
+      const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
+      const sources = { table: this.#table, fetch: this.#client.fetch, nowMs: () => clock.nowMs() };
+      const result = await pollRound(sources, plan, abort.signal);
+      if (node.isRemoved || node.epoch !== epoch) return null;
+      return this.#take(node, result, { startMs, isFull: isFull || isSought });
+    } finally {
+      cancelDeadline();
+    }
+  }
+
+  /** A poll that ended in an exception shows nothing of the node, which is what a failed one is. */
+  #takeException(node: PolledNode, startMs: number): void {
+    try {
+      this.#takeFailed(node, "exception", startMs);
+    } catch (error) {
+      this.#tell(node, error);
+    }
+  }
+
+  #tell(node: PolledNode, error: unknown): void {
+    try {
+      this.#options.onError?.(node.spec.row, error);
+    } catch {
+      // nobody is left to tell; the node is polled on
+    }
   }
 
   #needsFull(node: PolledNode): boolean {

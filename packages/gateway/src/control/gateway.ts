@@ -264,6 +264,10 @@ class RunningGateway implements Gateway {
         this.#log.warn({ node: this.#fleet.nodeAt(row)?.config.id, cause }, "a node is down");
         if (cause === "refused") this.#workers.nodeDown(row);
       },
+      onError: (row, error) => {
+        const shown = error instanceof Error ? (error.stack ?? error.message) : String(error);
+        this.#log.error({ node: this.#fleet.nodeAt(row)?.config.id, error: shown }, "a poll failed inside the gateway");
+      },
       onUp: (row) => this.#log.info({ node: this.#fleet.nodeAt(row)?.config.id }, "a node is up"),
     });
   }

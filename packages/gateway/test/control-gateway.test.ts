@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -233,6 +233,25 @@ test("a worker that dies leaves no booking behind and is started again on the sa
     assert.equal(gateway.stats().fleet.totals.in_flight, 0);
   }
   assert.ok(log.has("error", /a worker died.*told to die/));
+});
+
+test("a worker that was started again and can't listen tries on until it can", async (t) => {
+  const listens = join(folder(t), "listens");
+  writeFileSync(listens, "ok fail fail ok");
+  const dying = new URL("./dying-worker.ts", import.meta.url);
+  dying.searchParams.set("listens", listens);
+  // a thread's own file loses its query
+  const entry = join(folder(t), "entry.mjs");
+  writeFileSync(entry, `import ${JSON.stringify(dying.href)};`);
+  const { gateway, log } = await startOn(t, `${PORTS}workers: 1\n`, { workerUrl: pathToFileURL(entry) });
+  const socket = connect(gateway.dataAddress.port, "127.0.0.1", () => socket.write("die"));
+  socket.on("error", () => {});
+  await until("the worker listens again", () => {
+    const { worker_crashes: crashes, listening_workers: listening } = gateway.stats().fleet.totals;
+    return crashes === 1 && listening === 1;
+  });
+  assert.equal(readFileSync(listens, "utf8"), "");
+  assert.equal(log.lines.filter(({ message }) => /can't listen/.test(message)).length, 2);
 });
 
 test("a worker that can't start ends the start with its error", async (t) => {

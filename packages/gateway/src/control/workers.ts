@@ -12,9 +12,12 @@ import { StartError } from "./start-error.ts";
 
 /** A worker that has not acknowledged its first state after this long is broken, ms. */
 const START_DEADLINE_MS = 20_000;
-/** Wait before a worker that died soon after its start is started again: doubles with each death, ms. */
-const RESTART_WAIT_MIN_MS = 100;
-const RESTART_WAIT_MAX_MS = 10_000;
+/**
+ * Wait before a worker that died soon after its start is started again, and before one that could not listen tries
+ * again: doubles with each time, ms.
+ */
+const RETRY_WAIT_MIN_MS = 100;
+const RETRY_WAIT_MAX_MS = 10_000;
 /** A worker that lived this long died of something new, ms. */
 const STEADY_MS = 60_000;
 /**
@@ -51,7 +54,10 @@ interface Slot {
   floorVersion: number;
   isListening: boolean;
   deathsInARow: number;
-  restartTimer: NodeJS.Timeout | null;
+  /** Times that it could not listen since it was last started. */
+  failedListens: number;
+  /** Until it is started again, or tries again to listen. */
+  retryTimer: NodeJS.Timeout | null;
   interrupted: number | null;
   lastError: string;
 }
@@ -76,7 +82,8 @@ export class Workers {
       floorVersion: -1,
       isListening: false,
       deathsInARow: 0,
-      restartTimer: null,
+      failedListens: 0,
+      retryTimer: null,
       interrupted: null,
       lastError: "",
     }));
@@ -163,7 +170,7 @@ export class Workers {
   async drain(graceMs: number): Promise<{ interrupted: number; isClean: boolean }> {
     this.#isStopping = true;
     for (const slot of this.#slots) {
-      if (slot.restartTimer !== null) clearTimeout(slot.restartTimer);
+      if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
       post(slot, { kind: "drain", graceMs });
     }
     const isClean = await this.#until(
@@ -179,7 +186,7 @@ export class Workers {
   async terminate(): Promise<void> {
     this.#isStopping = true;
     for (const slot of this.#slots) {
-      if (slot.restartTimer !== null) clearTimeout(slot.restartTimer);
+      if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
     }
     await Promise.all(this.#slots.map((slot) => slot.worker?.terminate()));
   }
@@ -206,6 +213,7 @@ export class Workers {
     slot.startedAtMs = performance.now();
     slot.appliedVersion = -1;
     slot.isListening = false;
+    slot.failedListens = 0;
     slot.interrupted = null;
     slot.lastError = "it ended without an error";
     worker.on("message", (message: FromWorker) => this.#receive(slot, message));
@@ -232,7 +240,7 @@ export class Workers {
         break;
       case "listen_failed":
         slot.lastError = message.message;
-        log.error({ worker: slot.index, error: message.message }, "a worker can't listen");
+        this.#onListenFailed(slot);
         break;
       case "samples":
         this.#options.onSamples(message.samples);
@@ -249,8 +257,23 @@ export class Workers {
     this.#wake();
   }
 
+  /** During the start this ends it (see `#listen`); later the port may be had again, and the others serve meanwhile. */
+  #onListenFailed(slot: Slot): void {
+    const { log } = this.#options;
+    const fields = { worker: slot.index, error: slot.lastError };
+    if (!this.#isStarted || this.#isStopping) return log.error(fields, "a worker can't listen");
+    slot.failedListens += 1;
+    const retryInMs = backoffMs(slot.failedListens);
+    log.error({ ...fields, retryInMs }, "a worker can't listen; it tries again");
+    slot.retryTimer = setTimeout(() => {
+      slot.retryTimer = null;
+      if (this.#address !== null) post(slot, { kind: "listen", ...this.#address });
+    }, retryInMs);
+  }
+
   #onExit(slot: Slot, code: number): void {
     const { table, log } = this.#options;
+    if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
     slot.worker = null;
     slot.isListening = false;
     removeWorkerShare(table, slot.index);
@@ -262,14 +285,13 @@ export class Workers {
       this.#crashes += 1;
       const livedMs = performance.now() - slot.startedAtMs;
       slot.deathsInARow = livedMs >= STEADY_MS ? 0 : slot.deathsInARow + 1;
-      const waitMs =
-        slot.deathsInARow <= 1 ? 0 : Math.min(RESTART_WAIT_MAX_MS, RESTART_WAIT_MIN_MS * 2 ** (slot.deathsInARow - 2));
+      const waitMs = slot.deathsInARow <= 1 ? 0 : backoffMs(slot.deathsInARow - 1);
       log.error(
         { worker: slot.index, code, error: slot.lastError, restartInMs: waitMs, crashes: this.#crashes },
         "a worker died; its requests are lost and it is started again",
       );
-      slot.restartTimer = setTimeout(() => {
-        slot.restartTimer = null;
+      slot.retryTimer = setTimeout(() => {
+        slot.retryTimer = null;
         this.#spawn(slot);
       }, waitMs);
     }
@@ -325,6 +347,11 @@ export class Workers {
   #wake(): void {
     for (const check of [...this.#waiters]) check();
   }
+}
+
+/** @param times failures in a row, from 1. */
+function backoffMs(times: number): number {
+  return Math.min(RETRY_WAIT_MAX_MS, RETRY_WAIT_MIN_MS * 2 ** (times - 1));
 }
 
 /** Of a stack: what people read in one line. The whole stands in the log. */

@@ -11,7 +11,7 @@ import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens } from "./cost/estimate.ts";
 import { tickOf } from "./deadline.ts";
 import type { Decision, TrialLeases } from "./decision.ts";
-import type { Directory } from "./directory.ts";
+import { type Directory, presentModel } from "./directory.ts";
 import {
   type Booking,
   type BookingVector,
@@ -55,6 +55,7 @@ export function decide(
   const nowTick = tickOf(nowMs);
   decision.directoryVersion = decider.directory.version;
   decision.bookingRaces = 0;
+  request.model = presentModel(decider.directory, request.model);
   request.expectedTokens = expectedTokens(table, request);
   for (let tries = 0; ; tries++) {
     begin(decision);

@@ -2,7 +2,7 @@
  * The directory: names to what they mean, in the compiled form that decisions read. Numbers that change with load are
  * in the fleet table; everything here changes only with the configuration or with what nodes report to serve.
  *
- * Entries are immutable: an update replaces them, and a running request keeps the entries it started with. Indexes are
+ * Entries are immutable: an update replaces them. A running request keeps the policy it started with, and takes its model's rows anew at each decision. Indexes are
  * handed out once per name and process, so a record that holds an index stays readable after any update.
  */
 
@@ -147,6 +147,15 @@ export function compileModel(data: ModelData): Model {
   for (const family of data.families) nodesOfFamily[family] = (nodesOfFamily[family] ?? 0) + 1;
   return { ...data, rowSet: new Set(data.rows), nodesOfFamily };
 }
+
+/** The model as it is now; one that is gone keeps its name, and nothing serves it. */
+export function presentModel(directory: Directory, model: Model): Model {
+  const present = directory.modelsByIndex.get(model.index);
+  if (present !== undefined || model.rows.length === 0) return present ?? model;
+  return compileModel({ ...model, rows: NO_ROWS, placements: NO_ROWS, families: NO_ROWS });
+}
+
+const NO_ROWS = new Int32Array(0);
 
 /** Applies an update in place: maps of the accounts it touches are replaced, entries it does not name stay. */
 export function applyUpdate(directory: Directory, update: DirectoryUpdate): void {

@@ -8,7 +8,11 @@ import type { PolicySource } from "./reasons.ts";
 /** State of one request across its decisions. Made once by `admit`, changed only by `decide` and `settle`. */
 export interface RouteRequest {
   readonly account: string;
-  readonly model: Model;
+  /**
+   * The model, with the rows that serve it at the present decision: each one takes them anew, since a row may be another
+   * account's node by the time a parked request goes on. Name and index never change.
+   */
+  model: Model;
   readonly policy: Policy;
   readonly policySource: PolicySource;
   /** Index of the hinted family, -1: no hint. */

@@ -6,6 +6,7 @@
  */
 
 import { assert } from "../assert.ts";
+import { BOOKING_TOKENS_MAX } from "../bounds.ts";
 import { BOOKING_COUNT_NAMES, type BookingCounts, type FleetTable } from "../fleet-table.ts";
 
 /** Upper bounds of the target classes 1..3, ms of `latency_target_ms`; class 0 has no target. */
@@ -52,8 +53,8 @@ export function undoPlace(table: FleetTable, worker: number, row: number): void 
 export function completeBooking(table: FleetTable, worker: number, row: number, vector: BookingVector): Booking {
   const booking: Booking = {
     row,
-    promptTokens: Math.round(vector.promptTokens),
-    kvTokens: Math.round(vector.kvTokens),
+    promptTokens: tokensOf(table, row, vector.promptTokens),
+    kvTokens: tokensOf(table, row, vector.kvTokens),
     targetClass: vector.targetClass,
     phase: "prefill",
   };
@@ -86,6 +87,18 @@ export function releaseBooking(table: FleetTable, worker: number, booking: Booki
   undoPlace(table, worker, booking.row);
   Atomics.add(table.releases, booking.row, 1);
 }
+
+/**
+ * Tokens as one booking counts them. What a caller states (`n`, a token limit) is a wish of any size, and the counts are
+ * Int32 cells: a booking is bounded so that as many as the node takes at once cannot overflow them, and in any case to
+ * what no context reaches.
+ */
+function tokensOf(table: FleetTable, row: number, tokens: number): number {
+  const most = Math.min(BOOKING_TOKENS_MAX, Math.floor(INT32_MAX / Math.max(1, table.maxInFlight[row] as number)));
+  return tokens > 0 ? Math.min(most, Math.round(tokens)) : 0;
+}
+
+const INT32_MAX = 2 ** 31 - 1;
 
 function classColumn(targetClass: number): keyof BookingCounts {
   const name = BOOKING_COUNT_NAMES[BOOKING_COUNT_NAMES.indexOf("class0") + targetClass];

@@ -37,8 +37,3 @@ export function takeLease(cells: Int32Array, index: number, options: { nowTick: 
   if (seen > options.nowTick) return false;
   return Atomics.compareExchange(cells, index, seen, options.untilTick) === seen;
 }
-
-/** Hands a lease back if it is still the one that ends at `untilTick`. */
-export function returnLease(cells: Int32Array, index: number, untilTick: number): void {
-  Atomics.compareExchange(cells, index, untilTick, 0);
-}

@@ -7,7 +7,8 @@
  * - *main* columns have one writer, the control thread, and are published under `sequence`;
  * - *counts* change by `Atomics.add` only, by any worker; each worker keeps its own share in an *own* column, so that
  *   a dead worker's share can be taken out;
- * - *deadlines* are Int32 ticks (see `deadline.ts`) that any worker moves by compare-and-exchange.
+ * - *deadlines* are Int32 ticks (see `deadline.ts`) that any worker moves by compare-and-exchange;
+ * - *notes* say what the last failure or overload was; any worker stores them, the last one stands.
  *
  * Unknown is `NaN` in Float64 columns and -1 in indexes; 0 always means zero. An all-zero row is a free row: `isLive`
  * is 0 there, and nothing else of it is read.
@@ -104,12 +105,16 @@ const NODE_DEADLINES = [
   "cooldownFrom",
   /** End of the lease of the running trial. */
   "trialUntil",
+  /** End of a back-off that the node asked for (`Retry-After`). */
+  "backoffUntil",
+] as const;
+
+/** What stands beside the deadlines of a node. Plain stores by any thread: the last failure is the one that counts. */
+const NODE_NOTES = [
   /** `goodPolls` at the failure + 1, so that 0 is none. A later good poll is evidence that the node is back. */
   "failedAtPoll",
   /** 1: the failure looked like the request's fault, so a good poll is enough for a trial. */
   "isSuspectFailure",
-  /** End of a back-off that the node asked for (`Retry-After`). */
-  "backoffUntil",
   /** `goodPolls` + 1 at an overload without a stated time: ranked last until the count moves on. */
   "overloadedAtPoll",
 ] as const;
@@ -157,6 +162,8 @@ const CELLS = [
   "wake",
   /** Body bytes held for all requests in flight, KiB. */
   "bodyKib",
+  /** Grows with `wake`, and when a head gives up its claim: what parked requests wait on. */
+  "turn",
 ] as const;
 
 type Numbers<K extends readonly string[]> = { readonly [P in K[number]]: Float64Array };
@@ -170,6 +177,7 @@ export interface FleetTable
     Integers<typeof NODE_INTEGERS>,
     Integers<typeof NODE_TALLIES>,
     Integers<typeof NODE_DEADLINES>,
+    Integers<typeof NODE_NOTES>,
     Numbers<typeof PLACEMENT_NUMBERS>,
     Integers<typeof PLACEMENT_DEADLINES>,
     Numbers<typeof MODEL_NUMBERS> {
@@ -246,6 +254,7 @@ function layOut(buffer: SharedArrayBuffer, nodes: number, workers: number): { ta
     ...columns(NODE_INTEGERS, () => int32(nodes)),
     ...columns(NODE_TALLIES, () => int32(nodes)),
     ...columns(NODE_DEADLINES, () => int32(nodes)),
+    ...columns(NODE_NOTES, () => int32(nodes)),
     ...columns(PLACEMENT_DEADLINES, () => int32(placements)),
     total: columns(BOOKING_COUNTS, () => int32(nodes)),
     own: Array.from({ length: workers }, () => columns(BOOKING_COUNTS, () => int32(nodes))),
@@ -313,6 +322,7 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   for (const name of NODE_INTEGERS) table[name][row] = 0;
   for (const name of NODE_TALLIES) table[name][row] = 0;
   for (const name of NODE_DEADLINES) table[name][row] = 0;
+  for (const name of NODE_NOTES) table[name][row] = 0;
   table.endpointUntil.fill(0, row * ENDPOINTS.length, (row + 1) * ENDPOINTS.length);
   table.family[row] = start.family;
   table.identity[row] = start.identity;

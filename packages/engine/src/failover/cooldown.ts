@@ -19,10 +19,14 @@ export function startCooldown(
 ): void {
   const isPresent = Atomics.load(table.cooldownUntil, row) !== 0;
   if (isPresent && failure.sentAtTick <= Atomics.load(table.cooldownFrom, row)) return;
-  if (!extend(table.cooldownUntil, row, tickAfter(failure.nowMs + (table.cooldownMs[row] as number)))) return;
+  const untilTick = tickAfter(failure.nowMs + (table.cooldownMs[row] as number));
+  if (untilTick <= Atomics.load(table.cooldownUntil, row)) return;
+  // the end is what others act on, so it comes last: who sees it also sees since when and why, and a trial that passes
+  // in between finds a start after its own sending, or an end that is no longer the one it read
   extend(table.cooldownFrom, row, failure.nowTick);
   Atomics.store(table.failedAtPoll, row, Atomics.load(table.goodPolls, row) + 1);
   Atomics.store(table.isSuspectFailure, row, failure.isSuspect ? 1 : 0);
+  extend(table.cooldownUntil, row, untilTick);
 }
 
 /** Takes an overloaded node out for as long as it asked (at most its cooldown), or ranks it last until its next poll. */

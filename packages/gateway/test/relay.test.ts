@@ -58,3 +58,28 @@ test("a node that fails before the commit point is replaced by the next, and coo
   }
   await plane.settled();
 });
+
+test("a re-dispatch takes the best-ranked of the nodes that are left", async () => {
+  const nodes = await Promise.all(
+    [1, 2, 3].map((seed) =>
+      startFakeNode({ engine: "vllm", hardware: HARDWARE, model: FIXTURE_MODEL, speedUp: 50, seed }),
+    ),
+  );
+  const [fast, middling, slow] = nodes as [FakeNode, FakeNode, FakeNode];
+  const three = await startPlane([
+    { id: "slow", url: slow.url, tokensPerSecond: 100 },
+    { id: "fast", url: fast.url, tokensPerSecond: 3000 },
+    { id: "middling", url: middling.url, tokensPerSecond: 1000 },
+  ]);
+  try {
+    fast.faults.status(500, "{}");
+    const response = await chat(three.url);
+    const routing = decodeRoutingHeader(response.headers.get("x-zml-routing") ?? "");
+    assert.deepEqual([response.status, routing?.node, routing?.attempt], [200, "middling", 2]);
+    await response.text();
+    await three.settled();
+  } finally {
+    await three.stop();
+    await Promise.all(nodes.map((node) => node.stop()));
+  }
+});

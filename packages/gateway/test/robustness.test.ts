@@ -90,6 +90,21 @@ describe("a cut at any byte is either somebody else's answer, or visible", () =>
 });
 
 describe("a place is held for as long as the answer runs", () => {
+  test("requests of which no byte of an answer has come count from the decision on", async () => {
+    const two = await pair(() => {});
+    const clients: RawClient[] = [];
+    for (let each = 0; each < 6; each++) {
+      const client = await RawClient.open(two.plane.port);
+      client.send(post(chatBody({})));
+      await until(() => two.a.calls.length === each + 1, "the call");
+      clients.push(client);
+    }
+    const depths = two.a.calls.map((call) => decodeRoutingHeader(call.headers["x-zml-routing"] ?? "")?.queueDepth);
+    assert.deepEqual(depths, [0, 1, 2, 3, 4, 5]);
+    for (const client of clients) client.kill();
+    await two.plane.settled();
+  });
+
   test("streams whose heads have come still count", async () => {
     const two = await pair((call) => call.write(STREAM_HEAD + chunk(token("a"))));
     const streams: RawClient[] = [];

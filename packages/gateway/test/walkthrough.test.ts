@@ -96,6 +96,8 @@ test("a new family is a change of configuration: the same call goes there once n
   write(`${PORTS}${nodes}policies:\n${policy("batch", ["MI300X", "H100"])}${MODEL}`);
   assert.equal((await gateway.reload()).kind, "applied");
   assert.equal(await call(), "MI300X");
+  const [there] = mi300x.received.posts;
+  assert.equal(there?.bodySha256, h100.received.posts[0]?.bodySha256, "the same bytes on either family");
 });
 
 test("while the preferred family is gone the next in the chain serves, and with none left a 503 says so", async (t) => {

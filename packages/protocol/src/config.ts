@@ -70,7 +70,7 @@ export const adminSchema = z
     mapping,
   )
   .prefault({})
-  .describe("The admin port: REST, metrics, dashboard.");
+  .describe("The admin port: state of the fleet and records of decisions over REST.");
 
 const healthFields = {
   poll_interval_ms: field.durationMs({ min: 100, max: 3_600_000 }).describe("Time between two polls of a node."),

@@ -1,5 +1,5 @@
-/** Two ways to call the demo's gateway by hand, to be pasted as they are into a shell in the clone. */
-export function tryItText({ dataUrl, model }: { dataUrl: string; model: string }): string {
+/** Two ways to call the demo's gateway by hand, and how to ask why, to be pasted into a shell in the clone. */
+export function tryItText({ dataUrl, adminUrl, model }: { dataUrl: string; adminUrl: string; model: string }): string {
   const body = JSON.stringify({ model, max_tokens: 40, messages: [{ role: "user", content: "Say something" }] });
   return `with curl:
 
@@ -15,5 +15,9 @@ const { data, response } = await openai.chat.completions
   .withResponse();
 console.log(data.choices[0].message.content, "\\n", response.headers.get("x-zml-routing"));
 '
+
+why did it go there (the member decision of its x-zml-routing):
+
+  npx zml explain DECISION --admin ${adminUrl.replace("http://", "")}
 `;
 }

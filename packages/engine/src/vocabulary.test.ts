@@ -277,6 +277,7 @@ const ends: [Outcome, AttemptEnd][] = [
       ["misconfigured", 401],
       ["misconfigured", 403],
       ["misconfigured", 404],
+      ["endpoint_unsupported", 405],
       ["endpoint_unsupported", 501],
       ["too_large", 413],
       ["caller_error", 400],

@@ -20,8 +20,11 @@ export type AttemptEnd =
   | { kind: "interrupted"; fault: TransportFault | null }
   | { kind: "cancelled" };
 
-/** Class of an HTTP answer by its status alone. */
-export function classifyStatus(status: number): Outcome {
+/**
+ * Class of an HTTP answer by its status alone. Methods and paths are ours and not the caller's, so that a 405 says that
+ * the node lacks the endpoint.
+ */
+export function classifyStatus(status: number): AdapterVerdict {
   if (status < 400) return "success";
   switch (status) {
     case 401:
@@ -35,6 +38,7 @@ export function classifyStatus(status: number): Outcome {
       return "failure";
     case 429:
       return "overloaded";
+    case 405:
     case 501:
       return "endpoint_unsupported";
     default:

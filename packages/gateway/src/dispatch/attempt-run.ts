@@ -7,7 +7,7 @@
  * exactly once, on every path, with one `AttemptResult`.
  */
 
-import type { AttemptEnd, TransportFault } from "@zml/engine";
+import { type AttemptEnd, classifyStatus, type TransportFault } from "@zml/engine";
 import type { AnswerHead, AttemptResult } from "../attempt-result.ts";
 import type { Clock } from "../clock.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
@@ -174,7 +174,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     const head = this.#head as AnswerHead;
     const body = this.#held.length === 1 ? (this.#held[0] as Buffer) : Buffer.concat(this.#held);
     const verdict = this.#verdictOf(head, body, isComplete);
-    const isCallers = verdict === "success" || verdict === "caller_error" || (verdict === null && head.status < 400);
+    const outcome = verdict ?? classifyStatus(head.status);
+    const isCallers = outcome === "success" || outcome === "caller_error";
     if (isCallers && !isComplete) {
       this.#commit(head, body);
       return;

@@ -3,7 +3,7 @@
 import type { AdapterVerdict } from "@zml/engine";
 import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
-import { errorOf, isAborted, type NodeError, verdictOfStatus } from "./error-answer.ts";
+import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
 import { isOk, maxModelLenOf, modelsOf, showsLife } from "./poll-answers.ts";
 
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
@@ -20,7 +20,7 @@ function classify(answer: Answer): AdapterVerdict | null {
   if (isContextError(error)) return "too_large";
   if (isOverload(error)) return "overloaded";
   if (error.status === 404) return isModelError(error) ? "misconfigured" : "endpoint_unsupported";
-  return verdictOfStatus(error.status);
+  return verdictWithoutWords(answer, error);
 }
 
 function isContextError({ status, code, type, message }: NodeError): boolean {
@@ -31,9 +31,8 @@ function isContextError({ status, code, type, message }: NodeError): boolean {
   );
 }
 
-/** Words that mean "full" beside a 503 or in an event; a 429 says it by itself. */
+/** Words that mean "full" beside a 503 or in an event. */
 function isOverload({ status, type, code, message }: NodeError): boolean {
-  if (status === 429) return true;
   if (status !== 503 && !Number.isNaN(status)) return false;
   return (
     /overload|rate_limit|queue_full/i.test(`${type} ${code}`) ||

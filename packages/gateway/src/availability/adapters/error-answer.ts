@@ -1,6 +1,6 @@
 /** Errors as engines write them, read into one shape: an HTTP error's body, or an error as first event of a stream. */
 
-import type { AdapterVerdict } from "@zml/engine";
+import { type AdapterVerdict, classifyStatus } from "@zml/engine";
 import type { Answer } from "./adapter.ts";
 import { asObject, type Json, parseJson, textOf } from "./json.ts";
 
@@ -95,27 +95,12 @@ function codeOf(body: Json | null): number {
 }
 
 /**
- * Class by status alone, where the engine's words added nothing. Paths are our own constants, so that a 405 says that
- * the node lacks the endpoint. An event without a code is the node's failure.
+ * The class where the engine's words added nothing: null for an answer whose status says it. Inside a 200 the code in
+ * the error stands in for the status; an error without one is the node's failure.
  */
-export function verdictOfStatus(status: number): AdapterVerdict {
-  switch (status) {
-    case 401:
-    case 403:
-    case 404:
-      return "misconfigured";
-    case 405:
-    case 501:
-      return "endpoint_unsupported";
-    case 413:
-      return "too_large";
-    case 424:
-      return "failure";
-    case 429:
-      return "overloaded";
-    default:
-      return status >= 400 && status < 500 ? "caller_error" : "failure";
-  }
+export function verdictWithoutWords(answer: Answer, error: NodeError): AdapterVerdict | null {
+  if (answer.status >= 400) return null;
+  return Number.isNaN(error.status) ? "failure" : classifyStatus(error.status);
 }
 
 /**

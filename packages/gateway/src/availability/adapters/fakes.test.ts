@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { classifyStatus } from "@zml/engine";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
 import { StreamInspector } from "../../dispatch/stream-inspector.ts";
 import type { Adapter } from "./adapter.ts";
@@ -16,7 +17,7 @@ async function start(t: TestContext, engine: FakeNodeOptions["engine"], options:
   return node;
 }
 
-/** Sends a chat request and gives the adapter what the data plane would give it at the commit point. */
+/** Sends a chat request and classes the answer as the data plane would at the commit point. */
 async function verdict(
   adapter: Adapter,
   node: FakeNode,
@@ -31,12 +32,15 @@ async function verdict(
   const body = Buffer.from(await answer.arrayBuffer());
   const contentType = answer.headers.get("content-type");
   if (contentType?.startsWith("text/event-stream") !== true) {
-    return adapter.classify({ status: answer.status, contentType, body, firstEvent: null });
+    return (
+      adapter.classify({ status: answer.status, contentType, body, firstEvent: null }) ?? classifyStatus(answer.status)
+    );
   }
   const inspector = new StreamInspector();
   inspector.push(body);
   const firstEvent = inspector.firstDataEvent;
-  return adapter.classify({ status: answer.status, contentType, body: Buffer.alloc(0), firstEvent });
+  const { status } = answer;
+  return adapter.classify({ status, contentType, body: Buffer.alloc(0), firstEvent }) ?? classifyStatus(status);
 }
 
 describe("adapters against whole answers", () => {
@@ -48,7 +52,7 @@ describe("adapters against whole answers", () => {
     for (const stream of [false, true]) {
       it(`${engine}, stream ${stream}: good answers say nothing, long prompts and first errors are told`, async (t) => {
         const node = await start(t, engine);
-        assert.equal(await verdict(adapter, node, { stream }), null);
+        assert.equal(await verdict(adapter, node, { stream }), "success");
         assert.equal(await verdict(adapter, node, { stream, prompt: LONG }), "too_large");
         node.faults.errorFirstEvent(1);
         assert.equal(await verdict(adapter, node, { stream }), "failure");

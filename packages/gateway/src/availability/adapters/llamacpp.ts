@@ -4,7 +4,7 @@ import type { AdapterVerdict } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
-import { errorOf, isAborted, verdictOfStatus } from "./error-answer.ts";
+import { errorOf, isAborted, verdictWithoutWords } from "./error-answer.ts";
 import { asObject, numberOf, parseJson } from "./json.ts";
 import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
 
@@ -72,7 +72,7 @@ function classify(answer: Answer): AdapterVerdict | null {
   if (status === 404) return /\bmodel\b/i.test(message) ? "misconfigured" : "endpoint_unsupported";
   if (status === 503 && /no slot|slots? (are|is) busy|overload/i.test(message)) return "overloaded";
   // Invalid JSON would be a 500 as well, but what we send has been read as JSON before: a 500 is the node's.
-  return verdictOfStatus(status);
+  return verdictWithoutWords(answer, error);
 }
 
 export const llamacpp: Adapter = {

@@ -4,7 +4,7 @@ import type { AdapterVerdict } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
-import { errorOf, isAborted, type NodeError, verdictOfStatus } from "./error-answer.ts";
+import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
 import { numberOf, textOf } from "./json.ts";
 import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
 
@@ -59,7 +59,7 @@ function classify(answer: Answer): AdapterVerdict | null {
   if (error === null) return isAborted(answer) ? "failure" : null;
   // 404 has no body here: TGI looks at no model name, so that the route is missing
   if (error.status === 404) return "endpoint_unsupported";
-  return verdictOfKind(error) ?? (error.isEvent ? "failure" : verdictOfStatus(error.status));
+  return verdictOfKind(error) ?? (error.isEvent ? "failure" : verdictWithoutWords(answer, error));
 }
 
 /**

@@ -91,6 +91,16 @@ testAdapter(vllm, {
   ],
   verdicts: [
     {
+      claim: "credentials refused inside a stream",
+      answer: streamed({ error: { message: "no", code: 401 } }),
+      expected: "misconfigured",
+    },
+    {
+      claim: "a method refused inside a 200",
+      answer: plain(200, { error: { message: "no", code: 405 } }),
+      expected: "endpoint_unsupported",
+    },
+    {
       claim: "a prompt that is too long",
       answer: plain(400, error(400, "BadRequestError", TOO_LONG)),
       expected: "too_large",
@@ -144,12 +154,12 @@ testAdapter(vllm, {
     {
       claim: "a Responses stream that begins, its empty error included",
       answer: streamed({ type: "response.created", response: { error: null } }, "response.created"),
-      expected: null,
+      expected: "success",
     },
     {
       claim: "a plain Responses answer, its empty error included",
       answer: plain(200, { id: "resp_1", object: "response", error: null, status: "completed" }),
-      expected: null,
+      expected: "success",
     },
   ],
 });

@@ -4,7 +4,7 @@ import type { AdapterVerdict } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
-import { errorOf, isAborted, verdictOfStatus } from "./error-answer.ts";
+import { errorOf, isAborted, verdictWithoutWords } from "./error-answer.ts";
 import { isOk, isReadyBy, maxModelLenOf, modelsOf } from "./poll-answers.ts";
 
 const RUNNING = "vllm:num_requests_running";
@@ -49,7 +49,7 @@ function classify(answer: Answer): AdapterVerdict | null {
     return isModel ? "misconfigured" : "endpoint_unsupported";
   }
   if (status === 503 && /overloaded|queue|max_num_queued|too many/i.test(message)) return "overloaded";
-  return verdictOfStatus(status);
+  return verdictWithoutWords(answer, error);
 }
 
 /** vLLM tells no concurrency limit: `max_num_seqs` is in no metric. */

@@ -5,7 +5,7 @@ import { createFleetTable, type FleetTable, takeNodeRow, takePlacementRow } from
 import { startFakeNode } from "@zml/simulator";
 import type { NodeSpec } from "./node-spec.ts";
 import { Poller, type PollerOptions } from "./poller.ts";
-import { startBlackHole, startScriptedNode } from "./scripted-node.ts";
+import { startBlackHole, startScriptedNode } from "./testing/scripted-node.ts";
 
 const HARDWARE = "H100-SXM-80GB/llama-3-8b/bf16/1";
 const VLLM_MODELS = { body: { data: [{ id: "m", max_model_len: 4096, owned_by: "vllm" }] } };

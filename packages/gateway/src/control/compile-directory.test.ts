@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CHAIN_FAMILIES_MAX } from "@zml/engine";
 import { type CompiledDirectory, compileDirectory, entryKey } from "./compile-directory.ts";
-import { configured } from "./configured.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
+import { configured } from "./testing/configured.ts";
 
 function compile(text: string, names: NameRegistry = createNameRegistry()): CompiledDirectory {
   return compileDirectory(configured(text).config, [], names);

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createFleetTable } from "@zml/engine";
-import { configured } from "./configured.ts";
 import { currentSamples } from "./current-samples.ts";
 import { Fleet } from "./fleet.ts";
 import { createNameRegistry } from "./name-registry.ts";
 import type { ReportedSample } from "./read-samples.ts";
+import { configured } from "./testing/configured.ts";
 
 function setUp(rows = 1) {
   const names = createNameRegistry();

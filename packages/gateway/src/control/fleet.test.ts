@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyUpdate, createDirectory, createFleetTable, type Directory, type FleetTable } from "@zml/engine";
 import type { WorkerUpdate } from "../thread-messages.ts";
-import { configured } from "./configured.ts";
 import { Fleet, type FleetChange } from "./fleet.ts";
 import { createNameRegistry } from "./name-registry.ts";
+import { configured } from "./testing/configured.ts";
 
 interface Setup {
   table: FleetTable;

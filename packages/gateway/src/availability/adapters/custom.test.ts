@@ -1,5 +1,5 @@
-import { plain, response, streamed, testAdapter } from "./adapter.suite.ts";
 import { custom } from "./custom.ts";
+import { plain, response, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
 testAdapter(custom, {
   readings: [

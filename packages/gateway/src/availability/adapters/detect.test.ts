@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { response, sampleText } from "./adapter.suite.ts";
 import type { PollResponse } from "./adapter.ts";
 import { type DetectionAnswers, detectEngine } from "./detect.ts";
+import { response, sampleText } from "./testing/adapter-suite.ts";
 
 const missing = response("", 404);
 const ANSWERS: DetectionAnswers = {

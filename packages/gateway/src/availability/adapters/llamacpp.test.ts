@@ -1,5 +1,5 @@
-import { plain, response, sampleText, streamed, testAdapter } from "./adapter.suite.ts";
 import { llamacpp } from "./llamacpp.ts";
+import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
 const health = response({ status: "ok" });
 const props = response({ default_generation_settings: { id: 0, n_ctx: 2048 }, total_slots: 4, is_sleeping: false });

@@ -1,4 +1,4 @@
-import { plain, response, sampleText, streamed, testAdapter } from "./adapter.suite.ts";
+import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 import { tgi } from "./tgi.ts";
 
 const health = response("");

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { type AdapterVerdict, classifyStatus } from "@zml/engine";
 import fc from "fast-check";
-import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "../adapter.ts";
 
 /** A round and what must be read out of it. */
 export interface ReadingCase {
@@ -30,9 +30,9 @@ export function response(body: string | object, status = 200): PollResponse {
     : { status, contentType: "application/json", body: JSON.stringify(body) };
 }
 
-/** A captured metrics text of `samples/`. */
+/** A captured metrics text of `../samples/`. */
 export function sampleText(name: string): string {
-  return readFileSync(new URL(`samples/${name}`, import.meta.url), "utf8");
+  return readFileSync(new URL(`../samples/${name}`, import.meta.url), "utf8");
 }
 
 /** A plain answer. */

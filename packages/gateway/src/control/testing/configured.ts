@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Config } from "@zml/protocol";
-import { readConfig } from "../config/read-config.ts";
-import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import { readConfig } from "../../config/read-config.ts";
+import type { ConfigSecrets } from "../../config/resolve-secrets.ts";
 
 export function configured(text: string, env: Record<string, string> = {}): { config: Config; secrets: ConfigSecrets } {
   const { config, secrets, errors } = readConfig(text, { fileName: "zml.yaml", env, cores: 2 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { announceRoom, BOOKING_COUNT_NAMES, nextSequence, readRecord } from "@zml/engine";
 import { seededRandom } from "@zml/simulator";
-import { startPlane, until } from "./plane-fixture.ts";
+import { chat, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import {
   answering,
@@ -91,7 +91,9 @@ test("1,500 requests with faults at random on both sides leave every count at 0"
     let answered = 0;
     const one = async (): Promise<void> => {
       const client = await RawClient.open(plane.port);
-      const bytes = post(chatBody({ stream: pick(2) === 0, x: "y".repeat(pick(3) === 0 ? pick(100_000) : 10) }));
+      // some go out in one piece, some joined from several, some piece by piece
+      const size = pick(20) === 0 ? 300_000 + pick(300_000) : pick(3) === 0 ? pick(100_000) : 10;
+      const bytes = post(chatBody({ stream: pick(2) === 0, x: "y".repeat(size) }));
       const fate = pick(6);
       if (fate === 0) {
         client.send(bytes.subarray(0, pick(bytes.length)));
@@ -147,5 +149,27 @@ test("1,500 requests with faults at random on both sides leave every count at 0"
     process.off("unhandledRejection", onStray);
     process.off("uncaughtException", onStray);
     process.off("warning", onStray);
+  }
+});
+
+test("bodies that go out piece by piece leave nothing on the connection that carries them all", async () => {
+  const warnings: unknown[] = [];
+  const onWarning = (warning: unknown): number => warnings.push(warning);
+  process.on("warning", onWarning);
+  const node = await startScriptedNode(healthy("n"));
+  const plane = await startPlane([{ id: "n", url: node.url }]);
+  try {
+    for (let each = 0; each < 30; each++) {
+      const response = await chat(plane.url, { x: "y".repeat(300_000 + each) });
+      assert.equal(response.status, 200);
+      await response.text();
+      await plane.settled();
+    }
+    assert.equal(node.connections, 1);
+    assert.deepEqual(warnings, []);
+  } finally {
+    await plane.stop();
+    await node.stop();
+    process.off("warning", onWarning);
   }
 });

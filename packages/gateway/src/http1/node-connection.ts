@@ -4,9 +4,10 @@
  * what a general client costs per request.
  */
 
-import { connect, type Socket } from "node:net";
+import { connect, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { connect as connectTls } from "node:tls";
+import { LoopWatch } from "./loop-watch.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
 /** Where a connection goes, and how long it may take to get there. */
@@ -64,7 +65,10 @@ export class NodeConnection implements ResponseHandler {
   #parser: ResponseParser;
   #socket: Socket | null = null;
   #handler: NodeExchangeHandler | null = null;
-  #isBodySent = true;
+  /** Waits for the socket to open. A field, since what a listener of the socket can reach lives as long as the socket. */
+  #toSend: NodeRequest | null = null;
+  /** Ends the streamed body that is going out; null: none is. */
+  #endUpload: (() => void) | null = null;
   #answers = 0;
   #openedAtMs = Number.NaN;
   /** Time of the connect, ms: one round trip. */
@@ -89,12 +93,14 @@ export class NodeConnection implements ResponseHandler {
 
   /**
    * Asked when a connection was lost: true when the node had closed it before the request came, so that it carried
-   * nothing. Then the socket had carried an answer before, brought no byte of this one, and the loss was noticed about
-   * as soon as the network allows; a node that dies over a request takes longer.
+   * nothing. Then the socket had carried an answer before, brought no byte of this one, and the loss came about as soon
+   * as the network allows; a node that dies over a request takes longer. What counts is when the loss could have been
+   * seen at last: a thread that was held meanwhile sees it late.
    */
   get wasStale(): boolean {
     if (this.#answers === 0 || this.#hasBytes) return false;
-    return performance.now() - this.#sentAtMs <= 2 * this.#connectTookMs + STALE_MARGIN_MS;
+    const noticedMs = Math.min(2 * this.#connectTookMs + STALE_MARGIN_MS, STALE_MS_MAX);
+    return loopWatch.lookedAtMs - this.#sentAtMs <= noticedMs;
   }
 
   /** How long the node keeps an idle connection, with a margin, ms; NaN: it does not say. */
@@ -107,7 +113,7 @@ export class NodeConnection implements ResponseHandler {
     this.#handler = handler;
     this.#parser = new ResponseParser(this, this.#target.headerBytes);
     if (this.#socket !== null) this.#write(this.#socket, request);
-    else this.#open(request, handler);
+    else this.#open(request);
   }
 
   pause(): void {
@@ -138,16 +144,20 @@ export class NodeConnection implements ResponseHandler {
     this.#handler = null;
     this.#answers += 1;
     // an answer that came before the whole request was out leaves the node with half a request
-    if (!this.#parser.canReuse || !this.#isBodySent) this.#drop();
+    const isSent = this.#endUpload === null && this.#socket?.writableLength === 0;
+    if (!this.#parser.canReuse || !isSent) this.#drop();
     else this.#socket?.resume();
     handler?.onEnd();
   }
 
-  #open(request: NodeRequest, handler: NodeExchangeHandler): void {
+  #open(request: NodeRequest): void {
     const { host, port, isTls, connectMs } = this.#target;
     const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
-    const socket = isTls ? connectTls({ ...address, servername: host, ALPNProtocols: ["http/1.1"] }) : connect(address);
+    // TLS knows names of servers only, no addresses
+    const name = isIP(host) === 0 ? { servername: host } : {};
+    const socket = isTls ? connectTls({ ...address, ...name, ALPNProtocols: ["http/1.1"] }) : connect(address);
     this.#socket = socket;
+    this.#toSend = request;
     this.#answers = 0;
     this.#openedAtMs = performance.now();
     let isOpen = false;
@@ -156,7 +166,10 @@ export class NodeConnection implements ResponseHandler {
       isOpen = true;
       this.#connectTookMs = performance.now() - this.#openedAtMs;
       clearTimeout(timer);
-      if (this.#handler === handler) this.#write(socket, request);
+      const waiting = this.#toSend;
+      if (socket !== this.#socket || waiting === null) return;
+      this.#toSend = null;
+      this.#write(socket, waiting);
     });
     socket.on("data", (bytes) => this.#read(socket, bytes));
     socket.on("end", () => this.#lost(socket, LOST));
@@ -173,9 +186,9 @@ export class NodeConnection implements ResponseHandler {
     head += "\r\n";
     this.#sentAtMs = performance.now();
     this.#hasBytes = false;
+    if (this.#answers > 0) loopWatch.use();
     this.#handler?.onStart();
     if (this.#handler === null) return;
-    this.#isBodySent = true;
     if (body === null) {
       socket.write(head, "latin1");
       return;
@@ -195,19 +208,23 @@ export class NodeConnection implements ResponseHandler {
     socket.uncork();
   }
 
+  /** Nothing of it stays on the socket, which lives on. */
   #stream(socket: Socket, body: Readable): void {
-    this.#isBodySent = false;
+    const goOn = (): void => void body.resume();
+    const end = (): void => {
+      socket.off("drain", goOn);
+      body.destroy();
+      this.#endUpload = null;
+    };
+    this.#endUpload = end;
+    socket.on("drain", goOn);
     body.on("data", (piece: Buffer) => {
-      if (!socket.write(piece)) {
-        body.pause();
-        socket.once("drain", () => body.resume());
-      }
+      if (!socket.write(piece)) body.pause();
     });
     body.once("end", () => {
-      this.#isBodySent = true;
+      if (this.#endUpload === end) end();
     });
     body.once("error", (error) => socket.destroy(error));
-    socket.once("close", () => body.destroy());
   }
 
   #read(socket: Socket, bytes: Buffer): void {
@@ -249,6 +266,8 @@ export class NodeConnection implements ResponseHandler {
   #drop(): void {
     const socket = this.#socket;
     this.#socket = null;
+    this.#toSend = null;
+    this.#endUpload?.();
     socket?.destroy();
   }
 }
@@ -273,6 +292,12 @@ export function targetOf(url: string, limits: { connectMs: number; headerBytes: 
 
 /** Beside two round trips, what both ends need to notice a closed connection, ms. */
 const STALE_MARGIN_MS = 20;
+
+/** A connect that took longer (a lost packet, a slow accept) says nothing more about the round trip. */
+const STALE_MS_MAX = 1000;
+
+/** Of this thread. */
+const loopWatch = new LoopWatch();
 
 /** Requests up to this size are sent as one write. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;

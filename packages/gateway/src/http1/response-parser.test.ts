@@ -183,3 +183,11 @@ test("no bytes make the parser throw anything else, or read past a head bound", 
     }),
   );
 });
+
+test("trailers are bounded together, not only each", () => {
+  const trailers = `x-t: ${"a".repeat(90)}\r\n`;
+  const start = `${OK}transfer-encoding: chunked\r\n\r\n0\r\n`;
+  assert.equal(read([start + trailers.repeat(20), "\r\n"]).error, null);
+  const tooMany = read([start, ...Array.from({ length: 100 }, () => trailers)]);
+  assert.match(tooMany.error ?? "", /trailer/);
+});

@@ -39,6 +39,7 @@ export class ResponseParser {
   #text = "";
   /** Body bytes that are still to come, of the answer or of the chunk. */
   #remaining = 0;
+  #trailerBytes = 0;
   /** The connection can carry another request once this answer is complete. */
   #isKeptAlive = false;
   /** What the node says about idle connections, ms; NaN: nothing. */
@@ -192,6 +193,8 @@ export class ResponseParser {
       if (line !== "") throw new BadResponseError("a chunk is longer than its size");
       this.#state = "chunk_size";
     } else if (this.#state === "trailers") {
+      this.#trailerBytes += line.length + 2;
+      if (this.#trailerBytes > CHUNK_LINE_MAX) throw new BadResponseError("the trailer section is too large");
       if (line === "") this.#state = "done";
     } else {
       const size = CHUNK_SIZE.exec(line)?.[1];

@@ -20,7 +20,8 @@ import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
 import { Deadlines } from "./deadlines.ts";
 import { encodeDecisionId } from "./decision-id.ts";
-import { Upstream } from "./dispatch/upstream.ts";
+import { DenseSet } from "./dense-set.ts";
+import { type RunningAttempt, Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
 import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
 
@@ -54,6 +55,8 @@ export class DataPlane {
   #keys: ReadonlyMap<string, WorkerKey> = new Map();
   #budget: RetryBudget;
   readonly #upstreams = new Map<number, Upstream>();
+  /** By row, the node that has it or had it last, and what runs there: that outlives a pool. */
+  readonly #running = new Map<number, { id: string; running: DenseSet<RunningAttempt> }>();
   #draw: number;
 
   constructor(options: {
@@ -117,12 +120,21 @@ export class DataPlane {
       return;
     }
     old?.close();
-    this.#upstreams.set(node.row, new Upstream(upstreamNode, this.settings.limits.headerBytes));
+    const known = this.#running.get(node.row);
+    const running = known?.id === node.id ? known.running : new DenseSet<RunningAttempt>();
+    this.#running.set(node.row, { id: node.id, running });
+    this.#upstreams.set(node.row, new Upstream(upstreamNode, this.settings.limits.headerBytes, running));
   }
 
+  /** A node that left. What runs there goes on. */
   removeNode(row: number): void {
     this.#upstreams.get(row)?.close();
     this.#upstreams.delete(row);
+  }
+
+  /** The node refuses connections: fails what runs there and has not been committed, on whichever pool it is. */
+  nodeDown(row: number): void {
+    for (const attempt of this.#running.get(row)?.running.snapshot() ?? []) attempt.nodeDown();
   }
 
   /** The node of a row; undefined for one that left between decision and dispatch. */

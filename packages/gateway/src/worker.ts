@@ -29,7 +29,7 @@ port.on("message", (message: ToWorker) => {
       listen(message.host, message.port);
       break;
     case "node_down":
-      plane?.upstreamOf(message.row)?.fail();
+      plane?.nodeDown(message.row);
       break;
     case "drain":
       drain(message.graceMs);

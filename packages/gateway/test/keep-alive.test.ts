@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
+import type { WorkerNode } from "../src/thread-messages.ts";
 import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import {
   answering,
@@ -215,7 +216,7 @@ describe("nodes that are not there", () => {
     const committed = await chat(plane.url, { stream: true });
     const waiting = chat(plane.url, { stream: true });
     await until(() => a.calls.length === 2);
-    plane.plane.upstreamOf(0)?.fail();
+    plane.plane.nodeDown(0);
     assert.equal(nodeOf(await waiting), "b");
     assert.equal(b.calls.length, 1);
     assert.equal(a.calls[0]?.isClosed, false);
@@ -236,6 +237,75 @@ describe("nodes that are not there", () => {
     assert.equal(nodeOf(await chat(plane.url)), "b");
     await plane.settled();
     await until(() => a.openSockets() === 0);
+  });
+
+  for (const [change, apply] of [
+    ["gets a new pool", ({ plane }, node) => plane.setNode({ ...node, keepAliveMs: 5000 })],
+    ["moves to another URL", ({ plane }, node) => plane.setNode({ ...node, url: `${node.url}/prefix` })],
+    [
+      "gets two new pools",
+      ({ plane }, node) => {
+        plane.setNode({ ...node, keepAliveMs: 5000 });
+        plane.setNode({ ...node, maxConnections: 5 });
+      },
+    ],
+    [
+      "leaves the configuration",
+      ({ plane, table }) => {
+        plane.removeNode(0);
+        table.isDraining[0] = 1;
+      },
+    ],
+    [
+      "leaves the configuration and comes back",
+      ({ plane }, node) => {
+        plane.removeNode(0);
+        plane.setNode(node);
+      },
+    ],
+  ] as [string, (plane: PlaneFixture, node: WorkerNode) => void][]) {
+    test(`a node that ${change} and is then down loses what was sent to it before, too`, async () => {
+      const { a, b, plane } = await pair(() => {});
+      const waiting = chat(plane.url);
+      await until(() => a.calls.length === 1);
+      const node = plane.plane.upstreamOf(0)?.node;
+      assert.ok(node !== undefined);
+      apply(plane, node);
+      plane.plane.nodeDown(0);
+      assert.equal(nodeOf(await waiting), "b");
+      assert.equal(b.calls.length, 1);
+      await plane.settled();
+    });
+  }
+
+  test("a node that takes the row of one that left does not fail what runs on that one", async () => {
+    const { a, plane } = await pair(() => {});
+    const running = chat(plane.url);
+    await until(() => a.calls.length === 1);
+    const node = plane.plane.upstreamOf(0)?.node;
+    assert.ok(node !== undefined);
+    plane.plane.removeNode(0);
+    plane.plane.setNode({ ...node, id: "another" });
+    plane.plane.nodeDown(0);
+    a.calls[0]?.write(plain(200, chatAnswer("a")));
+    assert.equal(nodeOf(await running), "a");
+    await plane.settled();
+  });
+
+  test("a request that waits for a connection while its node gets a new pool is served", async () => {
+    const { a, b, plane } = await pair(() => {}, { maxConnections: 1 });
+    const headers = { "x-zml-accelerator": "H100" };
+    const both = [chat(plane.url, {}, { headers }), chat(plane.url, {}, { headers })];
+    await until(() => a.calls.length === 1 && plane.inFlight() === 2);
+    const node = plane.plane.upstreamOf(0)?.node;
+    assert.ok(node !== undefined);
+    plane.plane.setNode({ ...node, keepAliveMs: 5000 });
+    a.script = healthy("a");
+    a.calls[0]?.write(plain(200, chatAnswer("a")));
+    for (const response of await Promise.all(both)) assert.equal(nodeOf(response), "a");
+    assert.equal(b.calls.length, 0);
+    await plane.settled();
+    await until(() => a.openSockets() === 0, "the end of the old pool");
   });
 
   test("one node that hangs does not slow the others", async () => {

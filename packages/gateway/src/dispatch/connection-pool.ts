@@ -78,7 +78,7 @@ export class ConnectionPool {
     };
   }
 
-  /** Closes idle connections now and each of the others when it is given back. */
+  /** Closes idle connections now, and each of the others when it is given back and nobody waits for it. */
   close(): void {
     this.#isClosing = true;
     if (this.#sweeper !== null) clearInterval(this.#sweeper);
@@ -91,10 +91,13 @@ export class ConnectionPool {
     if (idle === undefined) return null;
     const { connection, sinceMs } = idle;
     const nowMs = performance.now();
-    const isStale = nowMs - sinceMs > this.#idleLimitMs(connection);
     // closed here, it opens a socket of its own for the next request
-    if (isStale || nowMs - connection.openedAtMs > this.#options.maxAgeMs) connection.abort();
+    if (nowMs - sinceMs > this.#idleLimitMs(connection) || this.#isOld(connection, nowMs)) connection.abort();
     return connection;
+  }
+
+  #isOld(connection: NodeConnection, nowMs: number): boolean {
+    return nowMs - connection.openedAtMs > this.#options.maxAgeMs;
   }
 
   #idleLimitMs(connection: NodeConnection): number {
@@ -125,16 +128,19 @@ export class ConnectionPool {
   }
 
   #giveBack(connection: NodeConnection): void {
-    if (this.#isClosing || this.#count > this.#options.maxConnections) {
-      this.#drop(connection);
-      return;
-    }
-    const next = this.#waiting.shift();
+    const isSurplus = this.#count > this.#options.maxConnections;
+    const next = isSurplus ? undefined : this.#waiting.shift();
+    const nowMs = performance.now();
     if (next !== undefined) {
+      if (this.#isOld(connection, nowMs)) connection.abort();
       next(this.#hand(connection));
       return;
     }
-    this.#idle.push({ connection, sinceMs: performance.now() });
+    if (isSurplus || this.#isClosing) {
+      this.#drop(connection);
+      return;
+    }
+    this.#idle.push({ connection, sinceMs: nowMs });
     this.#sweeper ??= setInterval(() => this.#sweep(), this.#options.keepAliveMs / SWEEPS_PER_KEEP_ALIVE).unref();
   }
 

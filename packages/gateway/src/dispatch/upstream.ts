@@ -39,13 +39,21 @@ export interface RunningAttempt extends DenseMember {
 export class Upstream {
   node: WorkerNode;
   habits: EngineHabits;
-  readonly running = new DenseSet<RunningAttempt>();
+  readonly running: DenseSet<RunningAttempt>;
   readonly #pool: ConnectionPool;
   readonly #join: (path: string) => string;
   readonly #paths = new Map<string, string>();
 
-  /** @param headerBytes the largest response head that is read (`limits.header_bytes`). */
-  constructor({ node, habits, pathOf }: UpstreamNode, headerBytes: number) {
+  /**
+   * @param headerBytes the largest response head that is read (`limits.header_bytes`).
+   * @param running what runs on the node; of the upstream that this one replaces, if it does.
+   */
+  constructor(
+    { node, habits, pathOf }: UpstreamNode,
+    headerBytes: number,
+    running: DenseSet<RunningAttempt> = new DenseSet(),
+  ) {
+    this.running = running;
     this.node = node;
     this.habits = habits;
     this.#join = pathOf;
@@ -76,11 +84,6 @@ export class Upstream {
   /** Takes a connection, a pooled one or one that is opened for this request alone; see `ConnectionPool.take`. */
   connect(options: { isFresh: boolean }, onConnection: (connection: Connection) => void): (() => void) | null {
     return this.#pool.take(options, onConnection);
-  }
-
-  /** Fails what has not been committed. */
-  fail(): void {
-    for (const attempt of this.running.snapshot()) attempt.nodeDown();
   }
 
   /** Closes connections as their requests end. */

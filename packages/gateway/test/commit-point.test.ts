@@ -139,6 +139,11 @@ describe("before the commit point the request goes elsewhere, and the caller see
       ),
     ],
     ["an empty plain answer", answering(200, "")],
+    ["an error as plain 200", answering(200, '{"error":{"message":"engine dead","code":500}}')],
+    [
+      "an error as plain 200, by its object",
+      answering(200, ' {"object": "error", "message": "engine dead", "code": 500}'),
+    ],
     ["a plain answer that was aborted", answering(200, chatAnswer("a").replace('"stop"', '"abort"'))],
     ["a head beyond the limit", answering(200, chatAnswer("a"), { "x-big": "b".repeat(70_000) })],
   ] as [string, NodeScript][]) {

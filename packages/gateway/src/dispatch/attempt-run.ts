@@ -215,7 +215,10 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     const inspected = skimJsonAnswer(body);
     this.#usage.promptTokens = inspected.promptTokens;
     this.#usage.outputTokens = inspected.completionTokens;
-    return inspected.isAborted ? "failure" : null;
+    if (inspected.isAborted) return "failure";
+    // an error in spite of its status counts no tokens; whatever does is not looked at again
+    const isCounted = !Number.isNaN(inspected.promptTokens) || !Number.isNaN(inspected.completionTokens);
+    return isCounted ? null : this.#upstream.habits.classify(answer);
   }
 
   readonly #usage = { promptTokens: Number.NaN, outputTokens: Number.NaN };

@@ -4,7 +4,7 @@
  */
 
 import type { AdapterVerdict } from "@zml/engine";
-import { type DenseMember, DenseSet } from "../dense-set.ts";
+import type { DenseMember, DenseSet } from "../dense-set.ts";
 import { targetOf } from "../http1/node-connection.ts";
 import type { WorkerNode } from "../thread-messages.ts";
 import { type Connection, ConnectionPool } from "./connection-pool.ts";
@@ -48,11 +48,7 @@ export class Upstream {
    * @param headerBytes the largest response head that is read (`limits.header_bytes`).
    * @param running what runs on the node; of the upstream that this one replaces, if it does.
    */
-  constructor(
-    { node, habits, pathOf }: UpstreamNode,
-    headerBytes: number,
-    running: DenseSet<RunningAttempt> = new DenseSet(),
-  ) {
+  constructor({ node, habits, pathOf }: UpstreamNode, headerBytes: number, running: DenseSet<RunningAttempt>) {
     this.running = running;
     this.node = node;
     this.habits = habits;

@@ -67,6 +67,8 @@ const bad: [name: string, body: string | Buffer, code: string][] = [
   ["a fraction of a token", '{"model":"a","max_output_tokens":1.5}', "invalid_field max_output_tokens"],
   ["an endless limit", '{"model":"a","max_completion_tokens":1e400}', "invalid_field max_completion_tokens"],
   ["no answers", '{"model":"a","n":0}', "invalid_field n"],
+  ["more answers than anybody means", '{"model":"a","n":1025}', "invalid_field n"],
+  ["answers beyond counting", '{"model":"a","n":9007199254740991}', "invalid_field n"],
   ["a policy that is no text", '{"model":"a","policy":{}}', "invalid_field policy"],
   ["an accelerator that is no text", '{"model":"a","accelerator":["H100"]}', "invalid_field accelerator"],
   ["broken JSON behind a duplicate", '{"model":"a","model":"a"', "invalid_json"],

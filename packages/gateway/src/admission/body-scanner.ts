@@ -63,6 +63,9 @@ export interface RoutableBody {
 
 export type BodyScan = RoutableBody | BodyRefusal;
 
+/** Answers that a body may ask for (`n`). OpenAI's bound is 128; what goes far beyond is a mistake, or an attack. */
+const ANSWERS_MAX = 1024;
+
 /** Containers that a body may nest. */
 const DEFAULT_MAX_DEPTH = 512;
 
@@ -461,7 +464,7 @@ export class BodyScanner {
         const value = kind === "number" && raw.length <= RAW_VALUE_BYTES ? Number(raw.toString("latin1")) : Number.NaN;
         if (!Number.isSafeInteger(value)) return this.#refuseValue(field, "an integer");
         if (field === "n") {
-          if (value < 1) return this.#refuseValue(field, "an integer of at least 1");
+          if (value < 1 || value > ANSWERS_MAX) return this.#refuseValue(field, `an integer from 1 to ${ANSWERS_MAX}`);
           this.#n = value;
         } else if (value > 0 && !(value >= this.#maxTokens)) {
           // 0 and negative limits mean different things to different engines: the node says what it makes of them.

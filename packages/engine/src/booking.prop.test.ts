@@ -164,7 +164,7 @@ class World {
     const { table } = this.fleet;
     const { model, policy } = this.fleet.request();
     const entry = { queue: queueOf(table, model, policy), bytes: bytes * 700 };
-    if (!enterQueue(table, by, { ...entry, limits: { requests: 4, bytes: 40_000 } })) return;
+    if (enterQueue(table, by, { ...entry, limits: { requests: 4, bytes: 40_000 } }) !== null) return;
     this.parked[by]?.push(entry);
     setHead(table, by, entry.queue, drawTicket(table));
   }

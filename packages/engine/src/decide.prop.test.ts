@@ -169,7 +169,7 @@ function setUp(given: Case) {
     },
     meanOutputTokens: given.meanOutputTokens,
     heads,
-    parked: heads.length,
+    parked: (given.heads ?? []).slice(0, heads.length).filter((head) => !head.isOther).length,
     nowMs: NOW_MS,
   };
   return { fleet, request, input };

@@ -3,7 +3,7 @@
  * Reads the fleet table and its arguments; writes the booking and the decision.
  */
 
-import { announceRoom, headsBefore } from "./admission/saturation-queue.ts";
+import { announceRoom, headsBefore, parkedFor } from "./admission/saturation-queue.ts";
 import { type AvailabilityContext, CANDIDATE, exclusionOf, queryAvailability } from "./availability/query.ts";
 import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
 import { BOOKING_TRIES_MAX } from "./bounds.ts";
@@ -62,12 +62,12 @@ export function decide(
     const heads = headsBefore(table, decider.directory, request.ticket);
     const context = { nowTick, heads, draw, mayTryCooling: false };
     queryAvailability(table, request, context, decision);
-    if (decision.candidates.count === 0 && isOnlyCooling(decision)) {
+    if (decision.candidates.count === 0 && isOnlyCooling(table, request, decision)) {
       context.mayTryCooling = true;
       queryAvailability(table, request, context, decision);
     }
     if (!choose(table, request, { estimator, draw }, decision)) {
-      judgeNoNode(table, request, nowTick, decision);
+      judgeNoNode(table, request, { nowTick, parked: parkedFor(table, request.model) }, decision);
       return null;
     }
     const booking = book(decider, request, decision, context, tries);

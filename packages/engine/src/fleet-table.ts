@@ -158,7 +158,7 @@ const CELLS = [
   "parked",
   /** Bytes of parked requests in all workers, KiB (so that 2 TiB fit). */
   "parkedKib",
-  /** Grows whenever room may have appeared while somebody is parked. */
+  /** Grows whenever room may have appeared while somebody is parked: a name for the present room. */
   "wake",
   /** Body bytes held for all requests in flight, KiB. */
   "bodyKib",

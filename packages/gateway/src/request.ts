@@ -138,11 +138,22 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
   }
 }
 
-/** Steps 2–4, recorded. Null: no node; `plane.decision` says why. */
-function choose(plane: DataPlane, request: RouteRequest, previous: number): Chosen | null {
+/**
+ * Steps 2–4, recorded. Null: no node; `plane.decision` says why.
+ *
+ * @param options `isLook`: one of the many looks of a request that waits. It is recorded only when it finds a node: else
+ *   each release would write a record for everybody who waits, and push every other one out of the ring.
+ */
+function choose(
+  plane: DataPlane,
+  request: RouteRequest,
+  previous: number,
+  { isLook = false }: { isLook?: boolean } = {},
+): Chosen | null {
   const { decision } = plane;
   const nowMs = plane.clock.nowMs();
   const booking = decide(plane.decider, request, nowMs, plane.draw(), decision);
+  if (booking === null && isLook) return null;
   if (booking !== null) request.dispatches += 1;
   const sequence = writeDecision(plane.ring, plane.table, request, decision, { nowMs, previous });
   plane.lastSequence = sequence;
@@ -200,13 +211,15 @@ async function parkUntilChosen(
     model,
     policy,
     bytes,
+    kind: kindOf(request),
+    isPlain: isPlain(request),
     ticket: request.ticket,
     waitMs: policy.maxQueueMs - wait.waitedMs,
     onTicket: (ticket) => {
       request.ticket = ticket;
     },
     tryTake: () => {
-      chosen = choose(plane, request, previous);
+      chosen = choose(plane, request, previous, { isLook: true });
       return chosen !== null;
     },
   });
@@ -225,6 +238,18 @@ async function parkUntilChosen(
     refuseWait(plane, exchange, request, { refusal, waitedMs: wait.waitedMs, decision: plane.decision });
   }
   return chosen;
+}
+
+/** True while nothing but model, policy and endpoint says which nodes the request can use. */
+function isPlain({ failedCount, contextAboveTokens }: RouteRequest): boolean {
+  return failedCount === 0 && Number.isNaN(contextAboveTokens);
+}
+
+/** What beside model and policy says which nodes the request can use; it does not change while the request waits. */
+function kindOf(request: RouteRequest): string {
+  const { endpoint, contextAboveTokens, failedRows, failedCount } = request;
+  if (isPlain(request)) return String(endpoint);
+  return `${endpoint} ${contextAboveTokens} ${failedRows.slice(0, failedCount).sort().join(" ")}`;
 }
 
 /** Step 4 on the wire: sends to the node and relays its answer from the commit point on. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { announceRoom, readRecord } from "@zml/engine";
+import { announceRoom, nextSequence, readRecord } from "@zml/engine";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import { decodeDecisionId } from "../src/decision-id.ts";
 import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
@@ -24,10 +24,13 @@ async function fixture(
     maxQueueMs?: number;
     queues?: boolean;
     node?: Partial<FixtureNode>;
+    /** More nodes, each with room for one. */
+    others?: readonly FixtureNode[];
   } = {},
 ): Promise<Fixture> {
   const node = await startScriptedNode(options.script ?? (() => {}));
-  const plane = await startPlane([{ id: "a", url: node.url, maxInFlight: 1, ...options.node }], {
+  const others = (options.others ?? []).map((other) => ({ maxInFlight: 1, ...other }));
+  const plane = await startPlane([{ id: "a", url: node.url, maxInFlight: 1, ...options.node }, ...others], {
     file: options.file ?? {},
     policy: { queueOnSaturation: options.queues ?? true, maxQueueMs: options.maxQueueMs ?? 30_000 },
   });
@@ -111,6 +114,7 @@ test("a full queue refuses, and those in it keep their place", async () => {
   const error = await errorOf(response);
   assert.equal(response.status, 503);
   assert.equal(error.code, "queue_full");
+  assert.match(error.message, /\(limits\.queue_requests\)/);
   assert.ok(Array.isArray(error.families));
   assert.ok(response.headers.get("retry-after"));
   assert.equal(plane.plane.parked.count, 2);
@@ -131,7 +135,9 @@ test("the bytes that wait are bounded too", async () => {
   await until(() => node.calls.length === 1);
   const response = await chat(plane.url, { x: "y".repeat(10_000) });
   assert.equal(response.status, 503);
-  assert.equal((await errorOf(response)).code, "queue_full");
+  const error = await errorOf(response);
+  assert.equal(error.code, "queue_full");
+  assert.match(error.message, /\(limits\.queue_bytes\)/);
   first.kill();
   await plane.settled();
 });
@@ -221,21 +227,66 @@ test("a request that doesn't queue gets no room before one that waits for it", a
 });
 
 test("room that comes in the moment in which a wait ends is taken, not lost", async () => {
-  const { node, plane } = await fixture({ maxQueueMs: 60 });
-  for (let run = 0; run < 10; run++) {
-    const calls = node.calls.length;
-    const first = await caller(plane, "0");
-    await until(() => node.calls.length === calls + 1);
-    const waiting = await caller(plane, "1");
-    await until(() => plane.plane.parked.count === 1);
-    setTimeout(() => answer(node, calls), 50 + run * 2);
-    await until(() => waiting.answers().length === 1 || node.calls.length === calls + 2);
-    if (node.calls.length === calls + 2) answer(node, calls + 1);
-    await waiting.answer();
-    first.kill();
-    waiting.kill();
-    await plane.settled();
+  const { node, plane } = await fixture({ maxQueueMs: 300 });
+  const first = await caller(plane, "0");
+  await until(() => node.calls.length === 1);
+  const waiting = await caller(plane, "1");
+  await until(() => plane.plane.parked.count === 1);
+  // nobody is told, as if the wait ended before the news came
+  plane.table.maxInFlight[0] = 2;
+  await until(() => node.calls.length === 2);
+  answer(node, 1);
+  assert.equal((await waiting.answer()).status, 200);
+  first.kill();
+  waiting.kill();
+  await plane.settled();
+});
+
+test("one that waits for another node than the free one keeps nobody behind it waiting, nor is anybody overtaken", async () => {
+  // the first node is overloaded for one caller only; the second one is full for good
+  const script: NodeScript = (call) => {
+    if (call.body.includes("picky")) call.write(plain(429, "{}"));
+  };
+  const { node, plane } = await fixture({ script, others: [{ id: "b", url: "http://127.0.0.1:9", family: "B" }] });
+  plane.table.total.inFlight[1] = 1;
+  const picky = await caller(plane, "picky");
+  await until(() => plane.plane.parked.count === 1);
+  // its next poll says that the overload is over
+  plane.table.overloadedAtPoll[0] = 0;
+  const first = await caller(plane, "first");
+  await until(() => node.calls.length === 2);
+  const behind = await caller(plane, "behind");
+  await until(() => plane.plane.parked.count === 2);
+  answer(node, 1);
+  const late = await caller(plane, "late");
+  await until(() => node.calls.length === 3);
+  answer(node, 2);
+  assert.equal((await behind.answer()).status, 200);
+  await until(() => node.calls.length === 4);
+  answer(node, 3);
+  assert.equal((await late.answer()).status, 200);
+  assert.deepEqual(namesOf(node), ["picky", "first", "behind", "late"]);
+  plane.table.total.inFlight[1] = 0;
+  for (const client of [picky, first, behind, late]) client.kill();
+  await plane.settled();
+});
+
+test("who waits writes no record for a look that finds nothing, and one for the end of the wait", async () => {
+  const { node, plane } = await fixture({ maxQueueMs: 1000 });
+  const first = await caller(plane, "0");
+  await until(() => node.calls.length === 1);
+  const waiting = await Promise.all([1, 2, 3].map((each) => caller(plane, String(each))));
+  await until(() => plane.plane.parked.count === 3);
+  assert.equal(nextSequence(plane.ring), 4);
+  for (let each = 0; each < 20; each++) {
+    announceRoom(plane.table);
+    await new Promise((resolve) => setImmediate(resolve));
   }
+  assert.equal(nextSequence(plane.ring), 4);
+  for (const client of waiting) assert.equal((await client.answer()).status, 503);
+  assert.equal(nextSequence(plane.ring), 7);
+  for (const client of [first, ...waiting]) client.kill();
+  await plane.settled();
 });
 
 test("a drain ends every wait with a 503, and the caller may come again", async () => {

@@ -13,8 +13,9 @@ import {
   headsBefore,
   isAnyoneParked,
   leaveQueue,
-  queueLengthOf,
+  parkedFor,
   queueOf,
+  readTurn,
   readWake,
   setHead,
   setHeadTried,
@@ -129,23 +130,51 @@ test("queues are bounded in requests", () => {
   const { table } = fleet();
   const limits = { requests: 2, bytes: 1e9 };
   const enter = () => enterQueue(table, 0, { queue: 3, bytes: 10, limits });
-  assert.deepEqual([enter(), enter(), enter()], [true, true, false]);
-  assert.equal(queueLengthOf(table, 3), 2);
+  assert.deepEqual([enter(), enter(), enter()], [null, null, "requests"]);
+  assert.equal(table.queueLength[3], 2);
   leaveQueue(table, 0, { queue: 3, bytes: 10 });
-  assert.equal(enter(), true);
+  assert.equal(enter(), null);
 });
 
 test("queues are bounded in bytes, and what was refused counts nowhere", () => {
   const { table } = fleet();
   const limits = { requests: 100, bytes: 10_240 };
-  assert.equal(enterQueue(table, 1, { queue: 3, bytes: 8_192, limits }), true);
-  assert.equal(enterQueue(table, 2, { queue: 3, bytes: 4_096, limits }), false);
-  assert.equal(enterQueue(table, 2, { queue: 3, bytes: 2_048, limits }), true);
+  assert.equal(enterQueue(table, 1, { queue: 3, bytes: 8_192, limits }), null);
+  assert.equal(enterQueue(table, 2, { queue: 3, bytes: 4_096, limits }), "bytes");
+  assert.equal(enterQueue(table, 2, { queue: 3, bytes: 2_048, limits }), null);
   assert.equal(table.cells[CELL.parked], 2);
   leaveQueue(table, 1, { queue: 3, bytes: 8_192 });
   leaveQueue(table, 2, { queue: 3, bytes: 2_048 });
   assert.equal(isAnyoneParked(table), false);
   assert.deepEqual(outstanding(table), {});
+});
+
+test("what waits for another model is not counted as waiting for this one", () => {
+  const on = fleet();
+  on.park({ model: "m", policy: "a" });
+  on.park({ model: "m", policy: "b" });
+  on.park({ model: "only-b", policy: "b" });
+  assert.equal(parkedFor(on.table, on.request({ model: "m" }).model), 2);
+  assert.equal(parkedFor(on.table, on.request({ model: "only-b" }).model), 1);
+});
+
+test("the turn moves with each announcement and each claim that is given up, and comes to rest after that", () => {
+  const on = fleet();
+  on.park({ policy: "a" });
+  const { model, policy } = on.request({ policy: "a" });
+  const queue = queueOf(on.table, model, policy);
+  const moved = (step: () => unknown): number => {
+    const before = readTurn(on.table);
+    step();
+    return readTurn(on.table) - before;
+  };
+  const tried = () => setHeadTried(on.table, 0, queue, readWake(on.table));
+  assert.deepEqual([moved(tried), moved(tried), moved(tried)], [1, 0, 0]);
+  assert.equal(
+    moved(() => announceRoom(on.table)),
+    1,
+  );
+  assert.deepEqual([moved(tried), moved(tried)], [1, 0]);
 });
 
 test("each model and policy has a queue of its own, the same in every thread", () => {

@@ -4,7 +4,8 @@
  * sockets) to itself and publishes only the ticket of its oldest one per queue.
  *
  * Nobody polls: whatever can make room calls `announceRoom`, which moves `wake` on. A head that finds nothing at one
- * value of `wake` publishes that, so that it holds room back only for as long as it may still use it.
+ * value of `wake` publishes that, so that it holds room back only for as long as it may still use it. Both move `turn`,
+ * on which those who wait sleep.
  */
 
 import { POLICIES_MAX, QUEUES_MAX } from "../bounds.ts";
@@ -34,24 +35,24 @@ export function queueOf(table: FleetTable, model: Model, policy: Policy): number
   return -1;
 }
 
-/** Counts a request into a queue. Returns false, with nothing counted, when a bound is reached. */
+/** Counts a request into a queue. Returns the bound that is reached, with nothing counted, or null: it is in. */
 export function enterQueue(
   table: FleetTable,
   worker: number,
   entry: { queue: number; bytes: number; limits: QueueLimits },
-): boolean {
+): keyof QueueLimits | null {
   const kib = kibOf(entry.bytes);
   if (addToCell(table, worker, CELL.parked, 1) >= entry.limits.requests) {
     addToCell(table, worker, CELL.parked, -1);
-    return false;
+    return "requests";
   }
   if ((addToCell(table, worker, CELL.parkedKib, kib) + kib) * 1024 > entry.limits.bytes + 1023) {
     addToCell(table, worker, CELL.parkedKib, -kib);
     addToCell(table, worker, CELL.parked, -1);
-    return false;
+    return "bytes";
   }
   countInQueue(table, worker, entry.queue, 1);
-  return true;
+  return null;
 }
 
 /** Counts a request out of a queue again. */
@@ -84,17 +85,39 @@ export function setHead(table: FleetTable, worker: number, queue: number, ticket
 }
 
 /**
- * Publishes that a worker's head found nothing at this value of `wake`: it holds nothing back any more. Heads that came
- * later may have been held back by it, so they look again; only the first time, or heads would wake each other forever.
+ * Publishes that a worker's head found nothing at this value of `wake`: it holds nothing back any more. Requests that
+ * came later may have been held back by it, so they look again.
+ *
+ * @returns true when that gave up a claim, and so moved `turn` on.
  */
-export function setHeadTried(table: FleetTable, worker: number, queue: number, wake: number): void {
+export function setHeadTried(table: FleetTable, worker: number, queue: number, wake: number): boolean {
   const index = worker * QUEUES_MAX + queue;
-  if (Atomics.exchange(table.queueHeadTried, index, wake) !== wake) Atomics.notify(table.cells, CELL.wake);
+  if (Atomics.exchange(table.queueHeadTried, index, wake) === wake) return false;
+  nextTurn(table);
+  return true;
 }
 
-/** Value of `wake` now. Read it before looking for room, then wait for it to change. */
+/** Value of `wake` now: which room this is. Read it before looking for room, and publish it with `setHeadTried`. */
 export function readWake(table: FleetTable): number {
   return Atomics.load(table.cells, CELL.wake);
+}
+
+/**
+ * Value of `turn` now. Read it before looking for room, then wait for it to change: it does so whenever a look may have
+ * another result than before, after what made the difference has been written. So nothing is lost between look and
+ * wait: a look that did not see the difference began with a value that is no longer there.
+ *
+ * Nor can those who wait wake each other for ever. Besides new room only a claim that is given up moves `turn`, and a
+ * head gives its claim up once for each value of `wake` (and once more when the head changes, so for each request that
+ * parks or leaves). With no room and nobody coming or going `turn` comes to rest after one look of every head.
+ */
+export function readTurn(table: FleetTable): number {
+  return Atomics.load(table.cells, CELL.turn);
+}
+
+function nextTurn(table: FleetTable): void {
+  Atomics.add(table.cells, CELL.turn, 1);
+  Atomics.notify(table.cells, CELL.turn);
 }
 
 /** True while any worker has a parked request. */
@@ -102,9 +125,20 @@ export function isAnyoneParked(table: FleetTable): boolean {
   return Atomics.load(table.cells, CELL.parked) > 0;
 }
 
-/** Requests parked in a queue by all workers. */
-export function queueLengthOf(table: FleetTable, queue: number): number {
-  return queue < 0 ? 0 : Atomics.load(table.queueLength, queue);
+/** Requests that all workers have parked for a model, under any policy: they compete for the same nodes. */
+export function parkedFor(table: FleetTable, model: Model): number {
+  if (!isAnyoneParked(table)) return 0;
+  let parked = 0;
+  for (let queue = 0; queue < QUEUES_MAX; queue++) {
+    const length = Atomics.load(table.queueLength, queue);
+    if (length > 0 && modelIndexOf(Atomics.load(table.queueKey, queue)) === model.index) parked += length;
+  }
+  return parked;
+}
+
+/** Model of a queue's key; -1 of a queue that nobody has claimed. */
+function modelIndexOf(key: number): number {
+  return Math.floor((key - 1) / (POLICIES_MAX + 1));
 }
 
 /**
@@ -114,7 +148,7 @@ export function queueLengthOf(table: FleetTable, queue: number): number {
 export function announceRoom(table: FleetTable): void {
   if (Atomics.load(table.cells, CELL.parked) === 0) return;
   Atomics.add(table.cells, CELL.wake, 1);
-  Atomics.notify(table.cells, CELL.wake);
+  nextTurn(table);
 }
 
 /**
@@ -128,7 +162,7 @@ export function headsBefore(table: FleetTable, directory: Directory, ticket: num
   for (let queue = 0; queue < QUEUES_MAX; queue++) {
     const key = Atomics.load(table.queueKey, queue);
     if (key === 0 || Atomics.load(table.queueLength, queue) === 0) continue;
-    const model = directory.modelsByIndex.get(Math.floor((key - 1) / (POLICIES_MAX + 1)));
+    const model = directory.modelsByIndex.get(modelIndexOf(key));
     const policy = directory.policiesByIndex.get((key - 1) % (POLICIES_MAX + 1));
     if (model === undefined || policy === undefined) continue;
     for (let worker = 0; worker < table.workers; worker++) {

@@ -4,27 +4,54 @@ import { RETRY_AFTER_MAX_MS, RETRY_AFTER_MIN_MS } from "../bounds.ts";
 import { msOfTick } from "../deadline.ts";
 import { type Decision, excludedCount } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
-import { CELL } from "../fleet-table.ts";
 import { EXCLUSIONS, type Exclusion, type NoNodeReason, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
 
 /** Exclusions of nodes that are well and have no room now. */
 const FULL: readonly Exclusion[] = ["at_capacity", "reserved_for_queue", "backing_off"];
+/** Exclusions of nodes that do not cool and serve others. */
+const WELL: readonly Exclusion[] = [...FULL, "misconfigured", "endpoint_unsupported", "context_too_small"];
 /** Exclusions that end by themselves, with a trial or a poll. */
 const RECOVERING: readonly Exclusion[] = ["cooling_down", "trial_running", "not_polled"];
 /** Exclusions that only this request causes. */
 const OF_THIS_REQUEST: readonly Exclusion[] = ["failed_this_request", "context_too_small"];
 
-/** True when a node cools and none is well: then a cooling one that answers polls again may be tried. */
-export function isOnlyCooling(decision: Decision): boolean {
-  return countOf(decision, ["cooling_down"]) > 0 && countOf(decision, FULL) === 0;
+/**
+ * True when every node of the chain cools (those apart that are out for everybody): then a cooling one that answers
+ * polls again may be tried. A node that failed this request without a cooldown is well, and so is one that only lacks
+ * what this request needs.
+ */
+export function isOnlyCooling(table: FleetTable, request: RouteRequest, decision: Decision): boolean {
+  return (
+    countOf(decision, ["cooling_down"]) > 0 && countOf(decision, WELL) === 0 && !hasFailedOnWellNode(table, request)
+  );
 }
 
-/** Fills kind, reason and `retryAfterMs` of a decision without a candidate. */
-export function judgeNoNode(table: FleetTable, request: RouteRequest, nowTick: number, decision: Decision): void {
+function hasFailedOnWellNode(table: FleetTable, request: RouteRequest): boolean {
+  for (let index = 0; index < request.failedCount; index++) {
+    const row = request.failedRows[index] as number;
+    const isOut = table.isLive[row] !== 1 || table.isDraining[row] === 1 || table.isUnhealthy[row] === 1;
+    if (isOut || table.goodPolls[row] === 0 || table.cooldownUntil[row] !== 0) continue;
+    const position = request.policy.positionOfFamily[table.family[row] as number] ?? -1;
+    if (position >= 0 && request.model.rowSet.has(row)) return true;
+  }
+  return false;
+}
+
+/**
+ * Fills kind, reason and `retryAfterMs` of a decision without a candidate.
+ *
+ * @param when `parked` the requests that wait for this model.
+ */
+export function judgeNoNode(
+  table: FleetTable,
+  request: RouteRequest,
+  { nowTick, parked }: { nowTick: number; parked: number },
+  decision: Decision,
+): void {
   if (countOf(decision, FULL) > 0) {
     settleAs(decision, "saturated", "queue_saturated");
-    decision.retryAfterMs = clampRetryAfter(drainWaitMs(table, request));
+    decision.retryAfterMs = clampRetryAfter(drainWaitMs(table, request, parked));
     return;
   }
   const isExhausted = countOf(decision, OF_THIS_REQUEST) > 0 && countOf(decision, RECOVERING) === 0;
@@ -45,16 +72,15 @@ function countOf(decision: Decision, exclusions: readonly Exclusion[]): number {
   return count;
 }
 
-/** Everybody parked goes first: (parked + 1) ÷ requests that end per second on the nodes of the chain; NaN: unknown. */
-function drainWaitMs(table: FleetTable, request: RouteRequest): number {
+/** Everybody parked for the model goes first: (parked + 1) ÷ requests that end per second on the nodes of the chain; NaN: unknown. */
+function drainWaitMs(table: FleetTable, request: RouteRequest, parked: number): number {
   let drainPerSecond = 0;
   for (let index = 0; index < request.model.rows.length; index++) {
     if (!isInChain(request, index)) continue;
     const rate = table.drainPerSecond[request.model.rows[index] as number] as number;
     if (rate > 0) drainPerSecond += rate;
   }
-  const ahead = Atomics.load(table.cells, CELL.parked);
-  return drainPerSecond === 0 ? Number.NaN : ((ahead + 1) / drainPerSecond) * 1000;
+  return drainPerSecond === 0 ? Number.NaN : ((parked + 1) / drainPerSecond) * 1000;
 }
 
 /** Time to the earliest trial of a node of the chain, ms; NaN: none cools. A node that drains or is down gets none. */

@@ -37,7 +37,7 @@ export interface ReferenceInput {
   request: ReferenceRequest;
   meanOutputTokens: number;
   heads: readonly ReferenceHead[];
-  /** Requests parked in all. */
+  /** Requests parked for this model. */
   parked: number;
   nowMs: number;
 }
@@ -110,11 +110,17 @@ export function referenceCostUsd(input: ReferenceInput, node: NodeSpec): number 
 
 export function referenceDecision(input: ReferenceInput): ReferenceAnswer {
   const strict = query(input, false);
-  const all = Object.values(strict.excluded);
-  const isAnyCooling = all.some((counts) => (counts.cooling_down ?? 0) > 0);
-  const isAnyWell = all.some((c) => (c.at_capacity ?? 0) + (c.reserved_for_queue ?? 0) + (c.backing_off ?? 0) > 0);
-  // every node cools: one that answers polls again may be tried
-  const found = strict.candidates.length === 0 && isAnyCooling && !isAnyWell ? query(input, true) : strict;
+  const isAnyCooling = Object.values(strict.excluded).some((counts) => (counts.cooling_down ?? 0) > 0);
+  const inService = input.nodes.filter(
+    (node) =>
+      input.policy.chain.flat().includes(node.family) &&
+      node.isDraining !== true &&
+      node.isUnhealthy !== true &&
+      node.goodPolls !== 0,
+  );
+  // every node cools, or would if its trial did not run: one that answers polls again may be tried
+  const doAllCool = inService.every((node) => coolsOrIsTried(node, input));
+  const found = strict.candidates.length === 0 && isAnyCooling && doAllCool ? query(input, true) : strict;
   const answer: ReferenceAnswer = {
     kind: "chosen",
     choices: [],
@@ -171,6 +177,16 @@ function query(
     candidates.push(weigh(input, node, row, tier));
   });
   return { candidates, excluded, outsideChain };
+}
+
+/** It has to recover, and not only this request thinks so; a suspect failure is forgiven with the next good poll. */
+function coolsOrIsTried(node: NodeSpec, { nodes, request, nowMs }: ReferenceInput): boolean {
+  if (node.cooldownUntilMs === undefined) return false;
+  const hasFailedHere = request.failedRows.includes(nodes.indexOf(node));
+  const isForgiven =
+    node.isSuspect === true && (node.goodPolls ?? 1) > (node.goodPollsAtFailure ?? node.goodPolls ?? 1);
+  const doesCool = node.cooldownUntilMs > nowMs && !isForgiven;
+  return hasFailedHere || doesCool || (node.trialUntilMs ?? 0) > nowMs;
 }
 
 function whyNot(input: ReferenceInput, node: NodeSpec, row: number, mayTryCooling: boolean): Exclusion | null {

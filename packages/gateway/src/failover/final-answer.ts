@@ -1,6 +1,6 @@
 /** What the caller is told when nothing more is tried: the one place that turns a reason into HTTP. */
 
-import { type Decision, EXCLUSIONS, type NoNodeReason, REASONS, type RouteRequest } from "@zml/engine";
+import { type Decision, EXCLUSIONS, type NoNodeReason, QUEUES_MAX, REASONS, type RouteRequest } from "@zml/engine";
 import { ERRORS, type SaturatedFamily } from "@zml/protocol/errors";
 import type { AttemptResult } from "../attempt-result.ts";
 import type { DataPlane } from "../data-plane.ts";
@@ -70,12 +70,10 @@ export function refuseWait(
     reason: "queue_saturated",
   };
   switch (wait.refusal) {
-    case "queue_full":
-      exchange.fail(
-        "queue_full",
-        ERRORS.queue_full.message({ limit: "limits.queue_requests or queue_bytes" }),
-        options,
-      );
+    case "requests_full":
+    case "bytes_full":
+    case "queues_full":
+      exchange.fail("queue_full", ERRORS.queue_full.message({ limit: FULL_LIMITS[wait.refusal] }), options);
       break;
     case "queue_timeout":
       exchange.fail("queue_timeout", ERRORS.queue_timeout.message({ waitedMs: Math.round(wait.waitedMs) }), options);
@@ -88,6 +86,13 @@ export function refuseWait(
       break;
   }
 }
+
+/** The bound that a full queue has hit, as the caller is told. */
+const FULL_LIMITS = {
+  requests_full: "limits.queue_requests",
+  bytes_full: "limits.queue_bytes",
+  queues_full: `${QUEUES_MAX} queues, one for each model and policy`,
+} as const;
 
 /** Told to callers whom a shutdown turns away: whoever replaces this process answers at once. */
 const SHUTDOWN_RETRY_MS = 1000;

@@ -3,7 +3,9 @@
 export { type Admission, type Refusal, type RoutingCall, resolvePolicy } from "./admission/admit.ts";
 export * from "./admission/saturation-queue.ts";
 export * from "./assert.ts";
+export * from "./availability/health-gate.ts";
 export * from "./availability/health-score.ts";
+export * from "./availability/speeds.ts";
 export * from "./availability/throughput.ts";
 export * from "./bounds.ts";
 export * from "./claims.ts";

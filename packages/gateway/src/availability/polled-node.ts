@@ -1,5 +1,6 @@
 /** What the poller remembers of one node between polls. */
 
+import { FRESH_GATE, type HealthGate } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
 import type { NodeReading } from "./adapters/adapter.ts";
 import { CapacityMeter } from "./capacity-meter.ts";
@@ -23,10 +24,8 @@ export interface PolledNode {
   usesFallback: boolean;
   /** Rounds in a row that gave no answer to the metrics path. */
   missedScrapes: number;
-  failedInRow: number;
-  goodInRow: number;
-  /** Start of the first poll of the present run of failures, engine clock ms. */
-  failingSinceMs: number;
+  /** Whether it is in or out, and on the way to which. */
+  gate: HealthGate;
   /** Why it is out; null: it is in. */
   downCause: DownCause | null;
   /** Models as last told, for telling a change. */
@@ -58,9 +57,7 @@ export function createPolledNode(spec: NodeSpec): PolledNode {
     roundsSinceFull: Number.POSITIVE_INFINITY,
     usesFallback: false,
     missedScrapes: 0,
-    failedInRow: 0,
-    goodInRow: 0,
-    failingSinceMs: Number.NaN,
+    gate: FRESH_GATE,
     downCause: null,
     modelsTold: "",
     meter: new CapacityMeter(),
@@ -84,4 +81,14 @@ export function forgetEngine(node: PolledNode): void {
   node.roundsSinceFull = Number.POSITIVE_INFINITY;
   node.usesFallback = false;
   node.meter = new CapacityMeter();
+}
+
+/** `roundsSinceFull` after a good round. Infinity: what it last told is of another process, or was not told. */
+export function nextRoundsSinceFull(
+  node: PolledNode,
+  reading: NodeReading,
+  round: { isFull: boolean; hasRestarted: boolean },
+): number {
+  if (round.hasRestarted || reading.models === null) return Number.POSITIVE_INFINITY;
+  return round.isFull ? 0 : node.roundsSinceFull + 1;
 }

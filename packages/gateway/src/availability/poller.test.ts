@@ -4,7 +4,8 @@ import { describe, it, type TestContext } from "node:test";
 import { createFleetTable, type FleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
 import { startFakeNode } from "@zml/simulator";
 import type { NodeSpec } from "./node-spec.ts";
-import { Poller, type PollerOptions } from "./poller.ts";
+import { Poller } from "./poller.ts";
+import type { PollerOptions } from "./poller-options.ts";
 import { startBlackHole, startScriptedNode } from "./testing/scripted-node.ts";
 
 const HARDWARE = "H100-SXM-80GB/llama-3-8b/bf16/1";
@@ -531,5 +532,25 @@ describe("the poller", LIMIT, () => {
     isBroken = false;
     await bench.until("up 0");
     assert.equal(bench.table.isUnhealthy[0], 0);
+  });
+
+  it("keeps a node in that came back when the callback of that throws", async (t) => {
+    const node = await startScriptedNode({ ...healthyVllm(), "/health": { status: 503 } });
+    t.after(() => node.close());
+    let isBroken = true;
+    const bench = new Bench(t, {
+      onUp: () => {
+        if (isBroken) throw new Error("a bug of ours");
+      },
+      onError: () => {
+        isBroken = false;
+      },
+    });
+    bench.add(specOf(0, node.url));
+    await bench.until("down 0 not_ready");
+    node.paths["/health"] = {};
+    await bench.until("reading 0", await bench.until("reading 0"));
+    assert.equal(bench.table.isUnhealthy[0], 0);
+    assert.equal(isBroken, false);
   });
 });

@@ -6,16 +6,16 @@
  * the data plane's (cooldowns), and neither overrules the other.
  */
 
-import { announceRoom, type FleetTable, publish, unblockPlacement } from "@zml/engine";
-import type { EngineName } from "@zml/protocol";
-import { type Adapter, adapterFor, type NodeReading, type ReportedModel } from "./adapters/index.ts";
+import { afterFailedPoll, afterGoodPoll, announceRoom, type FleetTable, publish, unblockPlacement } from "@zml/engine";
+import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
 import { isOk } from "./adapters/poll-answers.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
 import { Lane } from "./lanes.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { createPollClient, type PollClient } from "./poll-fetch.ts";
 import { pollRound, type RoundResult } from "./poll-round.ts";
-import { createPolledNode, type DownCause, forgetEngine, type PolledNode } from "./polled-node.ts";
+import { createPolledNode, type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
+import type { PollerOptions } from "./poller-options.ts";
 import { type AttemptSample, applySamples } from "./samples.ts";
 import { refreshSpeeds } from "./speeds.ts";
 import {
@@ -51,39 +51,6 @@ const SILENT_AT_ONCE = 1024;
 
 /** Medians are refreshed at most this often: they cost a pass over all placements. */
 const SPEEDS_EVERY_MS = 1_000;
-
-/** Time, as the poller sees it. */
-export interface PollerClock {
-  /** Engine clock, ms. */
-  nowMs(): number;
-  /** Runs `callback` after `delayMs`. Returns what cancels it. Default: `setTimeout`. */
-  after?(delayMs: number, callback: () => void): () => void;
-}
-
-/** What a poller works with. Callbacks run on the caller's thread, right after the row was published. */
-export interface PollerOptions {
-  readonly table: FleetTable;
-  readonly clock: PollerClock;
-  /** 0 ≤ x < 1. Default: `Math.random`. */
-  readonly random?: () => number;
-  /** Default: real sockets. */
-  readonly client?: PollClient;
-  /** Time of the last success that the data plane saw on a row, engine clock ms; NaN: none. Default: the table's. */
-  readonly lastTrafficAtMs?: (row: number) => number;
-  /** The models that a node reports, at first and when they changed; declared models don't matter here. */
-  readonly onModels?: (row: number, models: readonly ReportedModel[]) => void;
-  /** The engine of a node: as configured, or as found out. */
-  readonly onEngine?: (row: number, engine: EngineName) => void;
-  readonly onReading?: (row: number, reading: NodeReading) => void;
-  /**
-   * A node was taken out. On `refused` (also later, when a silent node begins to refuse) nothing listens there any
-   * more, so that requests before their commit point can be failed.
-   */
-  readonly onDown?: (row: number, cause: DownCause) => void;
-  readonly onUp?: (row: number) => void;
-  /** An exception in a poll or in one of these callbacks, a fault of ours. The poll counts as failed; polls go on. */
-  readonly onError?: (row: number, error: unknown) => void;
-}
 
 /** See the head of this file. */
 export class Poller {
@@ -195,7 +162,7 @@ export class Poller {
     node.timer = this.#after(delayMs, () => {
       node.timer = null;
       node.isBusy = true;
-      const lane = node.failedInRow > 0 || node.downCause !== null ? this.#silent : this.#living;
+      const lane = node.gate.failedInRow > 0 || node.gate.isOut ? this.#silent : this.#living;
       lane.run(() => this.#track(this.#poll(node)));
     });
   }
@@ -237,7 +204,7 @@ export class Poller {
     const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort());
     try {
       // another engine may stand behind the address after a node comes back
-      const isSought = node.engine === null || (spec.engine === null && node.downCause !== null);
+      const isSought = node.engine === null || (spec.engine === null && node.gate.isOut);
       const adapter = isSought ? null : adapterFor(node.engine);
       const isFull = this.#needsFull(node);
       const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
@@ -268,7 +235,7 @@ export class Poller {
   }
 
   #needsFull(node: PolledNode): boolean {
-    if (node.roundsSinceFull >= ROUNDS_PER_FULL - 1 || node.downCause !== null) return true;
+    if (node.roundsSinceFull >= ROUNDS_PER_FULL - 1 || node.gate.isOut) return true;
     return node.spec.placements.some(({ placement }) => Atomics.load(this.#table.misconfiguredUntil, placement) !== 0);
   }
 
@@ -307,9 +274,8 @@ export class Poller {
     node.missedScrapes = hasLoad ? 0 : node.missedScrapes + 1;
     node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull: round.isFull, hasRestarted });
     node.reading = reading;
-    node.failedInRow = 0;
-    node.goodInRow += 1;
-    const isBack = node.downCause !== null && node.goodInRow >= spec.health.healthyAfter;
+    const gate = afterGoodPoll(node.gate, spec.health.healthyAfter);
+    const isBack = node.gate.isOut && !gate.isOut;
     const capacity = hasLoad ? this.#measure(node, adapter, reading, result) : null;
     publish(table, () => {
       writeReading(table, spec, reading);
@@ -322,9 +288,11 @@ export class Poller {
       table.goodPolls[row] = (table.goodPolls[row] as number) + 1;
       if (isBack) table.isUnhealthy[row] = 0;
     });
+    // only now, so that an exception before it leaves no gate that the row does not show
+    node.gate = gate;
+    if (isBack) node.downCause = null;
     if (capacity !== null) this.#refreshSpeedsSoon();
     if (isOk(result.responses.models) && adapter.provesModels) this.#unblockServed(node, reading);
-    if (isBack) node.downCause = null;
     announceRoom(table);
     this.#options.onReading?.(row, reading);
     this.#tellModels(node, reading);
@@ -373,25 +341,21 @@ export class Poller {
   #takeFailed(node: PolledNode, cause: DownCause, startMs: number): void {
     const table = this.#table;
     const { row, health } = node.spec;
-    node.goodInRow = 0;
-    if (node.failedInRow === 0) node.failingSinceMs = startMs;
-    // A late or bad poll of a node whose answers come through is that of a busy node. A refused one is not excused:
-    // what still comes through then was accepted before.
-    if (cause !== "refused" && this.#lastTrafficAtMs(row) >= node.failingSinceMs) {
-      node.failedInRow = 0;
-      return;
-    }
-    node.failedInRow += 1;
-    publish(table, () => this.#writeDrain(node, this.#options.clock.nowMs()));
-    const isOut = node.downCause !== null;
-    const isNewlyRefused = isOut && cause === "refused" && node.downCause !== "refused";
-    if (isOut ? !isNewlyRefused : node.failedInRow < health.unhealthyAfter) return;
-    if (!isOut) {
+    const isRefused = cause === "refused";
+    const poll = { startMs, isRefused, lastTrafficAtMs: this.#lastTrafficAtMs(row) };
+    const gate = afterFailedPoll(node.gate, poll, health.unhealthyAfter);
+    const isNewlyOut = !node.gate.isOut && gate.isOut;
+    const isNewlyRefused = node.gate.isOut && isRefused && node.downCause !== "refused";
+    if (gate.failedInRow > 0) {
       publish(table, () => {
+        this.#writeDrain(node, this.#options.clock.nowMs());
+        if (!isNewlyOut) return;
         table.isUnhealthy[row] = 1;
         table.healthScore[row] = Number.NaN;
       });
     }
+    node.gate = gate;
+    if (!isNewlyOut && !isNewlyRefused) return;
     node.downCause = cause;
     node.roundsSinceFull = Number.POSITIVE_INFINITY;
     this.#options.onDown?.(row, cause);
@@ -431,13 +395,4 @@ export class Poller {
       refreshSpeeds(this.#table, placed.flat());
     });
   }
-}
-
-function nextRoundsSinceFull(
-  node: PolledNode,
-  reading: NodeReading,
-  round: { isFull: boolean; hasRestarted: boolean },
-): number {
-  if (round.hasRestarted || reading.models === null) return Number.POSITIVE_INFINITY;
-  return round.isFull ? 0 : node.roundsSinceFull + 1;
 }

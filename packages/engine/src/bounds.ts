@@ -18,7 +18,7 @@ export const POLICIES_MAX = 65_535;
 /** Placements (a model on a node) per row of the node table. Fleets serve one or two models a node, LoRA a few more. */
 export const PLACEMENTS_PER_NODE = 4;
 
-/** Saturation queues, one for each (account, model, policy) that ever parked a request. */
+/** Saturation queues, one for each (account, model, policy) with parked requests: far more than are full at once. */
 export const QUEUES_MAX = 1024;
 
 /** Times that one request may find its place taken by another worker before it takes any node with room. */

@@ -10,6 +10,7 @@ import {
   announceRoom,
   drawTicket,
   enterQueue,
+  enterQueueOf,
   headsBefore,
   isAnyoneParked,
   leaveQueue,
@@ -175,6 +176,54 @@ test("the turn moves with each announcement and each claim that is given up, and
     1,
   );
   assert.deepEqual([moved(tried), moved(tried)], [1, 0]);
+});
+
+test("when every queue has a model, one in which nobody waits is given to another", () => {
+  const on = fleet();
+  const { model, policy } = on.request({ policy: "a" });
+  const entry = { model, policy, bytes: 1, limits: { requests: 9, bytes: 1e9 } };
+  on.table.queueKey.fill(2 ** 30);
+  on.table.queueLength.fill(1);
+  assert.equal(enterQueueOf(on.table, 0, entry), "queues");
+  assert.equal(on.table.cells[CELL.parked], 0);
+  on.table.queueLength[700] = 0;
+  assert.equal(enterQueueOf(on.table, 0, entry), 700);
+  assert.equal(on.table.queueLength[700], 1);
+  assert.equal(enterQueueOf(on.table, 1, entry), 700, "who comes next finds it by its key");
+  assert.equal(enterQueueOf(on.table, 2, { ...entry, policy: on.request({ policy: "b" }).policy }), "queues");
+});
+
+test("a queue that is given away between its being found and entered is left again, and another one found", () => {
+  for (const held of [0, 2 ** 30]) {
+    const on = fleet();
+    const { model, policy } = on.request({ policy: "a" });
+    const first = queueOf(on.table, model, policy);
+    const { add } = Atomics;
+    let isDone = false;
+    const patched = Atomics as { add: unknown };
+    // another worker takes the queue, in full or half way, just before this one counts itself in
+    patched.add = (cells: Int32Array, index: number, amount: number) => {
+      if (cells === on.table.queueLength && !isDone) {
+        isDone = true;
+        cells[index] = -held;
+        if (held === 0) on.table.queueKey[index] = 2 ** 30;
+      } else if (cells === on.table.queueLength && held > 0 && amount < 0) {
+        // it finishes meanwhile
+        on.table.queueKey[index] = 2 ** 30;
+        add(cells, index, held);
+      }
+      return add(cells, index, amount);
+    };
+    try {
+      const entry = { model, policy, bytes: 1, limits: { requests: 9, bytes: 1e9 } };
+      const queue = enterQueueOf(on.table, 0, entry);
+      assert.ok(typeof queue === "number" && queue !== first);
+      assert.deepEqual([on.table.queueLength[first], on.table.queueLength[queue]], [0, 1]);
+      assert.equal(on.table.cells[CELL.parked], 1);
+    } finally {
+      patched.add = add;
+    }
+  }
 });
 
 test("each model and policy has a queue of its own, the same in every thread", () => {

@@ -19,10 +19,17 @@ export interface QueueLimits {
   bytes: number;
 }
 
-/** Index of the queue for a model under a policy, claimed on first use; -1 when all `QUEUES_MAX` are taken. */
+/** Both indexes are bounded so that the key fits an Int32. */
+function keyOf(model: Model, policy: Policy): number {
+  return model.index * (POLICIES_MAX + 1) + policy.index + 1;
+}
+
+/**
+ * Index of the queue for a model under a policy, claimed on first use; -1 when somebody waits in each of `QUEUES_MAX`
+ * others. A queue in which nobody waits may be given to another model at any time: `enterQueueOf` minds that.
+ */
 export function queueOf(table: FleetTable, model: Model, policy: Policy): number {
-  // both indexes are bounded so that the key fits an Int32
-  const key = model.index * (POLICIES_MAX + 1) + policy.index + 1;
+  const key = keyOf(model, policy);
   for (let probe = 0; probe < QUEUES_MAX; probe++) {
     const queue = (key + probe) % QUEUES_MAX;
     const seen = Atomics.load(table.queueKey, queue);
@@ -32,7 +39,53 @@ export function queueOf(table: FleetTable, model: Model, policy: Policy): number
       if (old === 0 || old === key) return queue;
     }
   }
+  return takeEmptyQueue(table, key);
+}
+
+/**
+ * Gives a queue in which nobody waits to another key. Its length is the lock: it is held far below 0 meanwhile, which
+ * it can only be brought to from 0, and whoever counts himself in then sees that. Two workers that look for one key at
+ * once may take a queue each; tickets are compared across queues, so that this changes no order.
+ */
+function takeEmptyQueue(table: FleetTable, key: number): number {
+  for (let probe = 0; probe < QUEUES_MAX; probe++) {
+    const queue = (key + probe) % QUEUES_MAX;
+    if (Atomics.compareExchange(table.queueLength, queue, 0, -HELD) !== 0) continue;
+    Atomics.store(table.queueKey, queue, key);
+    Atomics.add(table.queueLength, queue, HELD);
+    return queue;
+  }
   return -1;
+}
+
+/** More than can ever wait in a queue. */
+const HELD = 2 ** 30;
+
+/** Times that an empty queue may be given away between its being found and entered, before no queue counts as free. */
+const ENTER_TRIES_MAX = 8;
+
+/**
+ * Counts a request into the queue of its model and policy.
+ *
+ * @returns the queue, or with nothing counted the bound that is reached (`queues`: others wait in every one).
+ */
+export function enterQueueOf(
+  table: FleetTable,
+  worker: number,
+  entry: { model: Model; policy: Policy; bytes: number; limits: QueueLimits },
+): number | keyof QueueLimits | "queues" {
+  const { model, policy, bytes, limits } = entry;
+  for (let tries = 0; tries < ENTER_TRIES_MAX; tries++) {
+    const queue = queueOf(table, model, policy);
+    if (queue < 0) break;
+    const bound = enterQueue(table, worker, { queue, bytes, limits });
+    if (bound !== null) return bound;
+    // from here on its length is not 0, so that its key stays; this order, since a taker changes the key first
+    const isHeld = Atomics.load(table.queueLength, queue) < 0;
+    if (!isHeld && Atomics.load(table.queueKey, queue) === keyOf(model, policy)) return queue;
+    leaveQueue(table, worker, { queue, bytes });
+  }
+  return "queues";
 }
 
 /** Counts a request into a queue. Returns the bound that is reached, with nothing counted, or null: it is in. */

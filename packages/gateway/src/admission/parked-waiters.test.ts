@@ -155,5 +155,6 @@ test("a wait that is refused says which bound was hit", async () => {
   assert.equal(await wait(new ParkedWaiters(table, 0, { requests: 0, bytes: 1e9 }), 1), "requests_full");
   assert.equal(await wait(new ParkedWaiters(table, 0, { requests: 9, bytes: 4096 }), 8192), "bytes_full");
   table.queueKey.fill(-2);
+  table.queueLength.fill(1);
   assert.equal(await wait(new ParkedWaiters(table, 0, LIMITS), 1), "queues_full");
 });

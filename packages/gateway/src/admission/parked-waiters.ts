@@ -12,13 +12,12 @@ import {
   announceRoom,
   CELL,
   drawTicket,
-  enterQueue,
+  enterQueueOf,
   type FleetTable,
   leaveQueue,
   type Model,
   type Policy,
   type QueueLimits,
-  queueOf,
   readTurn,
   readWake,
   setHead,
@@ -98,11 +97,9 @@ export class ParkedWaiters {
   /** Parks a request until it took room, its time is over, or it leaves. */
   wait(request: WaitRequest): Wait {
     if (this.#isStopped) return refused("stopped");
-    const index = queueOf(this.#table, request.model, request.policy);
-    if (index < 0) return refused("queues_full");
-    const entry = { queue: index, bytes: request.bytes, limits: this.#limits };
-    const bound = enterQueue(this.#table, this.#worker, entry);
-    if (bound !== null) return refused(`${bound}_full`);
+    const { model, policy, bytes } = request;
+    const index = enterQueueOf(this.#table, this.#worker, { model, policy, bytes, limits: this.#limits });
+    if (typeof index === "string") return refused(`${index}_full`);
     let queue = this.#queues.get(index);
     if (queue === undefined) {
       queue = { index, kinds: new Map(), head: 0 };

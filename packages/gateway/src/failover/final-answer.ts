@@ -91,7 +91,7 @@ export function refuseWait(
 const FULL_LIMITS = {
   requests_full: "limits.queue_requests",
   bytes_full: "limits.queue_bytes",
-  queues_full: `${QUEUES_MAX} queues, one for each model and policy`,
+  queues_full: `${QUEUES_MAX} queues, one for each model and policy with waiting requests`,
 } as const;
 
 /** Told to callers whom a shutdown turns away: whoever replaces this process answers at once. */

@@ -74,7 +74,8 @@ test("with an admin key only that key gets in, except for the probes", async (t)
     return (await fetch(`${gateway.adminUrl}${path}`, { headers })).status;
   };
   assert.equal(await status("/admin/v1/fleet"), 401);
-  assert.equal(await status("/admin/v1/fleet", "app-secret"), 401);
+  assert.equal(await status("/admin/v1/fleet", "app-secret"), 403, "a key of this gateway, for the other port");
+  assert.equal(await status("/admin/v1/fleet", "nobody's"), 401);
   assert.equal(await status("/admin/v1/fleet", "ops-secret"), 200);
   assert.equal(await status("/nothing"), 401, "not even which paths exist");
   assert.equal(await status("/healthz"), 200);

@@ -43,7 +43,8 @@ export interface NodeConfig {
   readonly displayName: string;
   /** `null`: to be detected. */
   readonly engine: EngineName | null;
-  readonly custom: { readonly healthPath: string };
+  /** `isStated`: the operator named the health path, so that nothing but a 2xx there will do. */
+  readonly custom: { readonly healthPath: string; readonly isStated: boolean };
   readonly gpus: number;
   /** NaN: unknown. */
   readonly usdPerGpuHour: number;
@@ -172,7 +173,7 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
     account: node.account,
     displayName: node.display_name ?? node.id,
     engine: node.engine ?? null,
-    custom: { healthPath: node.custom?.health_path ?? "/health" },
+    custom: { healthPath: node.custom?.health_path ?? "/health", isStated: node.custom !== undefined },
     gpus: node.gpus,
     usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,
     models: node.models === undefined ? null : node.models.map(servedModel),

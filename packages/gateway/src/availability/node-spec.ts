@@ -38,6 +38,8 @@ export interface NodeSpec {
   readonly apiKey: string | null;
   /** In place of the engine's health path; null: the engine's. */
   readonly healthPath: string | null;
+  /** The operator named `healthPath`: a refusal there (404 and the like) is then no sign of life. Default false. */
+  readonly isHealthPathStated?: boolean;
   readonly health: HealthSettings;
   /** Null: from the engine. */
   readonly maxInFlight: number | null;

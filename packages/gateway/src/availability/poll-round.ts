@@ -49,6 +49,9 @@ export interface RoundSources {
   readonly nowMs: () => number;
 }
 
+/** What every adapter takes for a node that is not ready. */
+const NOT_READY = 503;
+
 /** Asks everything that the plan says. Never rejects; returns when all answered or `signal` aborted. */
 export async function pollRound(
   { table, fetch, nowMs }: RoundSources,
@@ -77,7 +80,9 @@ export async function pollRound(
   };
   const getHealth = async (path: string): Promise<PollResponse | null> => {
     try {
-      return await fetch({ ...target, path: pathOf(spec.url, path) });
+      const response = await fetch({ ...target, path: pathOf(spec.url, path) });
+      const isRefusal = response.status >= 400 && spec.isHealthPathStated === true;
+      return isRefusal ? { ...response, status: NOT_READY } : response;
     } catch (error) {
       healthFault = error instanceof PollError ? error.fault : "reset";
       return null;

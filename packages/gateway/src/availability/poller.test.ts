@@ -352,6 +352,19 @@ describe("the poller", LIMIT, () => {
     );
   });
 
+  it("takes a refusal at a stated health path for no life, and at an assumed one for some", async (t) => {
+    const node = await startScriptedNode({ "/v1/models": { body: { data: [{ id: "o" }] } } });
+    t.after(() => node.close());
+    const bench = new Bench(t);
+    bench.add(
+      specOf(0, node.url, { engine: "custom", healthPath: "/nope", isHealthPathStated: true, health: IMPATIENT }),
+    );
+    bench.add(specOf(1, node.url, { engine: "custom", healthPath: "/health", health: IMPATIENT }));
+    await bench.until("down 0 not_ready");
+    await bench.until("reading 1");
+    assert.equal(bench.table.goodPolls[0], 0);
+  });
+
   it("sends the node's key with every poll", async (t) => {
     const node = await startFakeNode({ engine: "vllm", hardware: HARDWARE, model: "v", apiKey: "secret" });
     const scripted = await startScriptedNode(healthyVllm());

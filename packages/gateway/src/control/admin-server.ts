@@ -12,7 +12,7 @@ import { listenError } from "./port-probe.ts";
 
 /** Who may ask. */
 export interface AdminAccess {
-  /** Keys with the scope `admin`. */
+  /** All keys; those with the scope `admin` open the port. */
   readonly keys: readonly WorkerKey[];
   readonly allowUnauthenticated: boolean;
 }
@@ -129,17 +129,16 @@ export class AdminServer {
   /** Denies by default: without keys only this machine gets in, unless the operator said otherwise. */
   #authorize(request: IncomingMessage): Answer | null {
     const { keys, allowUnauthenticated } = this.#sources.access();
-    if (keys.length === 0 && (isLoopback(this.#host) || allowUnauthenticated)) return null;
+    const isOpen = !keys.some(({ scopes }) => scopes.includes("admin"));
+    if (isOpen && (isLoopback(this.#host) || allowUnauthenticated)) return null;
     const [, given] = /^bearer +([!-~]+)$/i.exec(request.headers.authorization ?? "") ?? [];
     const challenge = { headers: { "www-authenticate": "Bearer" } };
     if (given === undefined) return { ...refuse("missing_api_key", ERRORS.missing_api_key.message()), ...challenge };
     const digest = createHash("sha256").update(given).digest();
-    const isKnown = keys.some(({ sha256 }) => timingSafeEqual(Buffer.from(sha256, "hex"), digest));
-    if (isKnown) return null;
-    return {
-      ...refuse("invalid_api_key", "the API key is no key with the scope admin here: use one that has it"),
-      ...challenge,
-    };
+    const key = keys.find(({ sha256 }) => timingSafeEqual(Buffer.from(sha256, "hex"), digest));
+    if (key === undefined) return { ...refuse("invalid_api_key", ERRORS.invalid_api_key.message()), ...challenge };
+    if (key.scopes.includes("admin")) return null;
+    return refuse("key_scope", ERRORS.key_scope.message({ key: key.name, scope: "admin" }));
   }
 }
 

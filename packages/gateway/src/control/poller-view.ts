@@ -16,6 +16,7 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
     engine: config.engine,
     apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
     healthPath: config.engine === "custom" ? config.custom.healthPath : null,
+    isHealthPathStated: config.engine === "custom" && config.custom.isStated,
     health: config.health,
     maxInFlight: config.maxInFlight,
     placements: [...entry.placements].flatMap(([name, placement]) => {

@@ -384,7 +384,7 @@ test("the built-in policy is balanced, without a target, with families in order 
 });
 
 for (const [code, over, known] of [
-  ["policy_not_found", { policy: "three" }, ["one", "two"]],
+  ["policy_not_found", { policy: "three" }, ["one", "two", "zml-default"]],
   ["model_not_found", { model: "n" }, ["m", "plain"]],
   ["model_not_found", { account: "other" }, []],
   ["family_not_found", { accelerator: "C" }, [A, B]],

@@ -41,8 +41,8 @@ export const ERRORS = table({
   invalid_json: {
     ...invalid,
     status: 400,
-    message: ({ at }: { at?: number }) =>
-      `the body is not JSON${at === undefined ? "" : ` (byte ${at})`}: send one JSON object in UTF-8 without a byte order mark, and nothing after it`,
+    message: ({ at, expected }: { at?: number; expected?: string }) =>
+      `the body is not JSON${at === undefined ? "" : ` (byte ${at}${expected === undefined ? "" : `: expected ${expected}`})`}: send one JSON object in UTF-8 without a byte order mark, and nothing after it`,
   },
   body_empty: { ...invalid, status: 400, message: () => "the body is empty: send one JSON object" },
   body_not_object: {
@@ -182,8 +182,8 @@ export const ERRORS = table({
   },
   no_node_available: {
     ...saturation,
-    message: ({ model }: { model: string }) =>
-      `no node that serves ${quoted(model)} is available now: try again after Retry-After`,
+    message: ({ model, policy }: { model: string; policy?: string }) =>
+      `no node that serves ${quoted(model)}${policy === undefined ? "" : ` in a family of policy ${quoted(policy)}`} is available now: try again after Retry-After`,
   },
   queue_full: {
     ...saturation,

@@ -53,7 +53,7 @@ export function admit(directory: Directory, call: RoutingCall, nowMs: number): A
       kind: "refused",
       code: "policy_not_found",
       name: call.policy ?? "",
-      known: [...account.policies.keys()].sort(),
+      known: [...account.policies.keys(), account.builtInPolicy.name].sort(),
     };
   }
   const hintFamily = call.accelerator === null ? -1 : (directory.familyIndex.get(call.accelerator) ?? -2);

@@ -139,7 +139,13 @@ function refuseScan(
   const field = scan?.field ?? "model";
   switch (code) {
     case "invalid_json":
-      exchange.fail(code, ERRORS.invalid_json.message(scan === null ? {} : { at: scan.offset }), options);
+      exchange.fail(
+        code,
+        ERRORS.invalid_json.message(
+          scan === null ? {} : { at: scan.offset, ...(scan.expected === null ? {} : { expected: scan.expected }) },
+        ),
+        options,
+      );
       break;
     case "duplicate_field":
       exchange.fail(code, ERRORS.duplicate_field.message({ field }), { ...options, param: field });

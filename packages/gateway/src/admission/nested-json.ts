@@ -169,7 +169,7 @@ export class NestedJson {
         return ~(at - 1);
       } else {
         if (this.depth >= this.#maxDepth) {
-          this.expected = "fewer levels of nesting";
+          this.expected = `at most ${this.#maxDepth + 1} levels of nesting`;
           return ~(at - 1);
         }
         this.#push(next === OPEN_OBJECT);

@@ -49,7 +49,7 @@ export function saturate(plane: DataPlane, exchange: Exchange, request: RouteReq
   const reason = REASONS[decision.reason];
   const code = reason === "queue_saturated" ? "queue_saturated" : "no_node_available";
   exchange.routing = { policy: request.policy.name, decision: plane.decisionId(plane.lastSequence), reason: code };
-  exchange.fail(code, ERRORS[code].message({ model: request.model.name }), {
+  exchange.fail(code, ERRORS[code].message({ model: request.model.name, policy: request.policy.name }), {
     retryAfterMs: decision.retryAfterMs,
     extra: { families: familiesOf(plane, request, decision) },
   });

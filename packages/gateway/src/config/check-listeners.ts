@@ -31,7 +31,38 @@ export function checkListeners(file: RawFile, defaults: { data: string; admin: s
       hint: "give them different ports",
     });
   }
-  return issues;
+  return [...issues, ...ownNodes(file, [data, admin])];
+}
+
+/** Nodes behind which this gateway itself would stand: each request would come back to it until they are all full. */
+function ownNodes(file: RawFile, ports: readonly (Port | null)[]): ConfigIssue[] {
+  return file.nodes.flatMap((node): ConfigIssue[] => {
+    const address = addressOf(textOf(node, "url"));
+    const own = address === null ? undefined : ports.find((one) => one !== null && isServedBy(address, one.address));
+    if (own === undefined || own === null) return [];
+    return [
+      {
+        path: [...node.path, "url"],
+        at: "value",
+        message: `the address is the gateway's own ${own.name} port`,
+        hint: "name the serving engine's address",
+      },
+    ];
+  });
+}
+
+/** Host and port of a node's URL; null for a text that is none. */
+function addressOf(url: string | undefined): ListenAddress | null {
+  if (url === undefined || !URL.canParse(url)) return null;
+  const { protocol, hostname, port: given } = new URL(url);
+  const byProtocol = protocol === "https:" ? 443 : 80;
+  return { host: hostname.replace(/^\[|\]$/g, ""), port: given === "" ? byProtocol : Number(given) };
+}
+
+/** True when a port that listens there answers at the address, as far as that can be told without looking names up. */
+function isServedBy(address: ListenAddress, listening: ListenAddress): boolean {
+  if (address.port !== listening.port || listening.port === 0) return false;
+  return sameHost(address.host, listening.host) || (isWildcard(listening.host) && isLoopback(address.host));
 }
 
 function port(file: RawFile, name: "data" | "admin", fallback: string): Port | null {

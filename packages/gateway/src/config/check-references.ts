@@ -32,7 +32,10 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
     ...reservedPolicies(file),
     ...customWithoutEngine(file),
   ];
-  return { errors, warnings: [...familiesWithoutNodes(file), ...modelsWithoutNodes(file)] };
+  return {
+    errors,
+    warnings: [...familiesWithoutNodes(file), ...modelsWithoutNodes(file), ...sharedUrls(file, lineOf)],
+  };
 }
 
 interface Identity {
@@ -205,6 +208,30 @@ function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
         at: "value" as const,
         message: `no node serves the model ${quoted(name)}`,
         hint: nearest === null ? "requests for it get a 503: add it to a node's models" : `did you mean ${nearest}?`,
+      },
+    ];
+  });
+}
+
+/** Several nodes at one address: what each takes is counted apart, so that the server gets more than its limit. */
+function sharedUrls(file: RawFile, lineOf: LineOf): ConfigIssue[] {
+  const firsts = new Map<string, RawEntry>();
+  return file.nodes.flatMap((node) => {
+    const url = textOf(node, "url");
+    if (url === undefined || !URL.canParse(url)) return [];
+    const { origin, pathname } = new URL(url);
+    const identity = `${origin}${pathname.replace(/\/+$/, "")}`;
+    const first = firsts.get(identity);
+    if (first === undefined) {
+      firsts.set(identity, node);
+      return [];
+    }
+    return [
+      {
+        path: [...node.path, "url"],
+        at: "value" as const,
+        message: `the node at line ${lineOf([...first.path, "url"])} has the same url`,
+        hint: "one server is one node: list its models in one entry",
       },
     ];
   });

@@ -257,6 +257,29 @@ describe("the ports", () => {
     }
   });
 
+  test("a node may not be the gateway itself, whose requests would come back to it until it is full", () => {
+    const self = (url: string, listen = "127.0.0.1:9000") =>
+      read(`data: { listen: "${listen}" }\nnodes:\n  - { id: a, url: "${url}", family: H100 }\n`).errors.map(
+        ({ path, message }) => `${path}: ${message}`,
+      );
+    const own = ["nodes[0].url: the address is the gateway's own data port"];
+    assert.deepEqual(self("http://127.0.0.1:9000"), own);
+    assert.deepEqual(self("http://localhost:9000/v1/"), own);
+    assert.deepEqual(self("http://127.0.0.1:8081"), ["nodes[0].url: the address is the gateway's own admin port"]);
+    assert.deepEqual(self("http://127.0.0.1:9001"), []);
+    assert.deepEqual(self("http://10.0.0.1:9000"), []);
+  });
+
+  test("two nodes with one url are warned about, with the line of the other", () => {
+    const two = `nodes:
+  - { id: a, url: http://10.0.0.1:8000, family: H100 }
+  - { id: b, url: http://10.0.0.1:8000/, family: H100 }
+`;
+    assert.deepEqual(warningsOf(two), [
+      "zml.yaml:3:19 nodes[1].url: the node at line 2 has the same url: one server is one node: list its models in one entry",
+    ]);
+  });
+
   test("data and admin have different ports, unless the system chooses both", () => {
     assert.match(
       errorsOf(`${node}data: { listen: "127.0.0.1:8081" }\n`).join(),

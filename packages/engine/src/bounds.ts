@@ -24,6 +24,9 @@ export const QUEUES_MAX = 1024;
 /** Times that one request may find its place taken by another worker before it takes any node with room. */
 export const BOOKING_TRIES_MAX = 3;
 
+/** Places that one decision may lose in a row; a worker that looped for ever would serve nobody. */
+export const BOOKING_RACES_MAX = 1_000;
+
 /** Tokens that one booking counts: sixteen times the longest context there is, and 128 of them fit an Int32 cell. */
 export const BOOKING_TOKENS_MAX = 2 ** 24 - 1;
 

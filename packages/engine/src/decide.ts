@@ -4,9 +4,10 @@
  */
 
 import { announceRoom, headsBefore, parkedFor } from "./admission/saturation-queue.ts";
+import { assert } from "./assert.ts";
 import { type AvailabilityContext, CANDIDATE, exclusionOf, queryAvailability } from "./availability/query.ts";
 import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
-import { BOOKING_TRIES_MAX } from "./bounds.ts";
+import { BOOKING_RACES_MAX, BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens } from "./cost/estimate.ts";
 import { tickOf } from "./deadline.ts";
@@ -77,6 +78,8 @@ export function decide(
       return booking;
     }
     decision.bookingRaces += 1;
+    // each lost race means that another worker won a place; so many in a row mean that something disagrees with itself
+    assert(decision.bookingRaces < BOOKING_RACES_MAX, "a decision ends");
   }
 }
 

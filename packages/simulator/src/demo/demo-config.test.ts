@@ -13,7 +13,11 @@ const node = {
 } as const;
 const text = configText({
   model: "llama-3-8b",
-  nodes: [node, { ...node, id: "b", family: "MI300X", engine: "tgi" }, { ...node, id: "c", family: "A100" }],
+  nodes: [
+    node,
+    { ...node, id: "b", url: "http://127.0.0.1:2", family: "MI300X", engine: "tgi" },
+    { ...node, id: "c", url: "http://127.0.0.1:3", family: "A100" },
+  ],
   policies: [
     { name: "batch", costPriority: "cost", targetMs: 30_000, tiers: [["H100", "MI300X"], ["A100"]], share: 0.5 },
     { name: "interactive", costPriority: "latency", targetMs: 5000, tiers: [["H100"]], share: 0.5 },

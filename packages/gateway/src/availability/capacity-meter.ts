@@ -26,10 +26,11 @@ export interface CapacitySample {
 }
 
 /**
- * Longest busy stretch of a counter that moves when requests end. Long enough that the requests cut at its ends don't
- * matter, short enough to follow a change.
+ * Longest busy stretch of a counter that moves when requests end. What was generated before it and counts in it makes up
+ * for what is generated in it and counts later, as long as the load is steady; a node that is never idle, and is taken
+ * for faster than it is, must be found out soon.
  */
-const COMPLETION_WINDOW_MS = 60_000;
+const COMPLETION_WINDOW_MS = 10_000;
 
 /**
  * What is not known about the ends of a measured stretch may be a twentieth of it. Capacity rises fast, so a stretch

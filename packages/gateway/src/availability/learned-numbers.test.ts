@@ -98,10 +98,10 @@ describe("the capacity meter", () => {
     });
   });
 
-  it("gives a sample of a node that is never idle once a minute", () => {
+  it("gives a sample every ten seconds of a node that is never idle", () => {
     const meter = new CapacityMeter();
     let samples = 0;
-    for (let second = 0; second <= 600; second += 5) {
+    for (let second = 0; second <= 100; second += 1) {
       if (meter.take(scrape(second * 1_000, second * 100, 4), "completion") !== null) samples += 1;
     }
     assert.ok(samples >= 9 && samples <= 10, `${samples}`);

@@ -218,7 +218,9 @@ export class DataServer {
 
   /** For an answer that comes before the body has been read. */
   #leaveBody(request: IncomingMessage): { mustClose: true; closeAfter: Promise<void> } {
-    return { mustClose: true, closeAfter: drainBody(request, this.#plane.settings.limits.bodyBytes) };
+    const { data, limits } = this.#plane.settings;
+    const bounds = { limitBytes: limits.bodyBytes, deadlineMs: data.bodyMs };
+    return { mustClose: true, closeAfter: drainBody(request, bounds) };
   }
 
   #refuseConnection(error: Error & { code?: string }, socket: Duplex): void {

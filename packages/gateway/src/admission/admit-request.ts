@@ -166,7 +166,9 @@ function refuseScan(
 
 /** The answer comes before the body has been read: the connection goes once the caller stops sending. */
 function leaveBody(plane: DataPlane, { request }: Exchange): ErrorOptions {
-  return { mustClose: true, closeAfter: drainBody(request, plane.settings.limits.bodyBytes) };
+  const { data, limits } = plane.settings;
+  const bounds = { limitBytes: limits.bodyBytes, deadlineMs: data.bodyMs };
+  return { mustClose: true, closeAfter: drainBody(request, bounds) };
 }
 
 function textOf(value: string | string[] | undefined): string | null {

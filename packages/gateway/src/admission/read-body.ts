@@ -267,7 +267,7 @@ class BodyReader {
       drained:
         isRequestComplete || code === "caller_gone" || code === "body_timeout"
           ? DRAINED
-          : drainBody(this.#source, this.#options.limitBytes),
+          : drainBody(this.#source, this.#options),
     });
   }
 
@@ -290,10 +290,12 @@ class BodyReader {
 }
 
 /**
- * Throws away what a caller still sends of a body that nobody wants: until its end, `limitBytes` or 5 s. Answer first,
- * close after this: closing while it sends would reset the connection before it has read the answer.
+ * Throws away what a caller still sends of a body that nobody wants: until its end, `limitBytes`, or the time that a body
+ * may take (`deadlineMs`, at most 5 s). Answer first, close after this: closing while it sends would reset the connection
+ * before it has read the answer.
  */
-export function drainBody(source: Readable, limitBytes: number): Promise<void> {
+export function drainBody(source: Readable, limits: { limitBytes: number; deadlineMs: number }): Promise<void> {
+  const { limitBytes, deadlineMs } = limits;
   if (source.readableEnded || source.destroyed) return DRAINED;
   return new Promise((resolve) => {
     let bytes = 0;
@@ -309,7 +311,7 @@ export function drainBody(source: Readable, limitBytes: number): Promise<void> {
       bytes += chunk.length;
       if (bytes > limitBytes) stop();
     };
-    const deadline = setTimeout(stop, DRAIN_MS);
+    const deadline = setTimeout(stop, Math.min(DRAIN_MS, deadlineMs));
     source.on("data", discard);
     source.on("end", stop);
     source.on("close", stop);

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
-import { afterEach, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
+import { endAfterEach, type Pair, startPair } from "./pair-fixture.ts";
+import { chat, errorOf, type FixtureNode, type PlaneFixture, type startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import {
   chunk,
@@ -16,32 +17,20 @@ import {
   plain,
   type ScriptedNode,
   STREAM_HEAD,
-  startScriptedNode,
   token,
 } from "./scripted-node.ts";
 
-const toStop: { stop(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of toStop.splice(0)) await each.stop();
-});
+const toStop = endAfterEach();
 
 async function pair(
   script: NodeScript,
   file: Record<string, unknown> = {},
-  more: Partial<FixtureNode> = {},
-  policy: Parameters<typeof startPlane>[1] = {},
-): Promise<{ a: ScriptedNode; b: ScriptedNode; plane: PlaneFixture }> {
-  const a = await startScriptedNode(script);
-  const b = await startScriptedNode(healthy("b"));
-  const plane = await startPlane(
-    [
-      { id: "a", url: a.url, family: "H100", ...more },
-      { id: "b", url: b.url, family: "MI300X" },
-    ],
-    { ...policy, file },
-  );
-  toStop.push(plane, a, b);
-  return { a, b, plane };
+  a: Partial<FixtureNode> = {},
+  plane: Parameters<typeof startPlane>[1] = {},
+): Promise<Pair> {
+  const pair = await startPair(script, { file, a, plane });
+  toStop.push(pair.plane, pair.a, pair.b);
+  return pair;
 }
 
 /** A port whose queue of connections is full and that nobody serves: the kernel drops what comes. */

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { afterEach, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { CELL } from "@zml/engine";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
+import { endAfterEach, type Pair, type PairOptions, startPair } from "./pair-fixture.ts";
+import { chat, errorOf, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import {
   answering,
@@ -18,41 +19,22 @@ import {
   type NodeCall,
   type NodeScript,
   plain,
-  type ScriptedNode,
   STREAM_HEAD,
   startScriptedNode,
   streaming,
   token,
 } from "./scripted-node.ts";
 
-const toStop: { stop(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of toStop.splice(0)) await each.stop();
-});
+const toStop = endAfterEach();
 
-interface Pair {
-  a: ScriptedNode;
-  b: ScriptedNode;
-  plane: PlaneFixture;
-}
-
-/** Two nodes: `a` is asked first and does as scripted; `b` is well. */
 async function pair(
   script: NodeScript,
   file: Record<string, unknown> = {},
-  more: { a?: Partial<FixtureNode>; b?: Partial<FixtureNode>; bScript?: NodeScript } = {},
+  more: Omit<PairOptions, "file"> = {},
 ): Promise<Pair> {
-  const a = await startScriptedNode(script);
-  const b = await startScriptedNode(more.bScript ?? healthy("b"));
-  const plane = await startPlane(
-    [
-      { id: "a", url: a.url, family: "H100", ...more.a },
-      { id: "b", url: b.url, family: "MI300X", ...more.b },
-    ],
-    { file },
-  );
-  toStop.push(plane, a, b);
-  return { a, b, plane };
+  const pair = await startPair(script, { ...more, file });
+  toStop.push(pair.plane, pair.a, pair.b);
+  return pair;
 }
 
 const routingOf = (response: Response) => decodeRoutingHeader(response.headers.get("x-zml-routing") ?? "");

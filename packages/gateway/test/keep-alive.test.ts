@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { afterEach, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import type { WorkerNode } from "../src/thread-messages.ts";
+import { endAfterEach, type Pair, startPair } from "./pair-fixture.ts";
 import { chat, errorOf, type FixtureNode, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import {
   answering,
@@ -10,30 +11,21 @@ import {
   healthy,
   type NodeScript,
   plain,
-  type ScriptedNode,
   STREAM_HEAD,
   startScriptedNode,
   token,
 } from "./scripted-node.ts";
 
-const toStop: { stop(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of toStop.splice(0)) await each.stop();
-});
+const toStop = endAfterEach();
 
 async function pair(
   script: NodeScript,
-  more: Partial<FixtureNode> = {},
+  a: Partial<FixtureNode> = {},
   options: { atHead?: boolean } = {},
-): Promise<{ a: ScriptedNode; b: ScriptedNode; plane: PlaneFixture }> {
-  const a = await startScriptedNode(script, options);
-  const b = await startScriptedNode(healthy("b"));
-  const plane = await startPlane([
-    { id: "a", url: a.url, family: "H100", ...more },
-    { id: "b", url: b.url, family: "MI300X" },
-  ]);
-  toStop.push(plane, a, b);
-  return { a, b, plane };
+): Promise<Pair> {
+  const pair = await startPair(script, { a, ...options });
+  toStop.push(pair.plane, pair.a, pair.b);
+  return pair;
 }
 
 const nodeOf = (response: Response): string =>

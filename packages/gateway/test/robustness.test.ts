@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { afterEach, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import { chat, errorOf, type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
+import { endAfterEach, type Pair, startPair } from "./pair-fixture.ts";
+import { chat, errorOf, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
 import {
   chatAnswer,
@@ -11,32 +12,17 @@ import {
   LAST_CHUNK,
   type NodeScript,
   plain,
-  type ScriptedNode,
   STREAM_HEAD,
   startScriptedNode,
   token,
 } from "./scripted-node.ts";
 
-const toStop: { stop(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const each of toStop.splice(0)) await each.stop();
-});
+const toStop = endAfterEach();
 
-async function pair(
-  script: NodeScript,
-  file: Record<string, unknown> = {},
-): Promise<{ a: ScriptedNode; b: ScriptedNode; plane: PlaneFixture }> {
-  const a = await startScriptedNode(script);
-  const b = await startScriptedNode(healthy("b"));
-  const plane = await startPlane(
-    [
-      { id: "a", url: a.url, family: "H100" },
-      { id: "b", url: b.url, family: "MI300X" },
-    ],
-    { file },
-  );
-  toStop.push(plane, a, b);
-  return { a, b, plane };
+async function pair(script: NodeScript, file: Record<string, unknown> = {}): Promise<Pair> {
+  const pair = await startPair(script, { file });
+  toStop.push(pair.plane, pair.a, pair.b);
+  return pair;
 }
 
 const STREAM = Buffer.concat([

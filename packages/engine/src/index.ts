@@ -1,6 +1,7 @@
 /** The engine: it decides. Pure; clock and chance are arguments. */
 
 export { type Admission, type Refusal, type RoutingCall, resolvePolicy } from "./admission/admit.ts";
+export * from "./admission/parking.ts";
 export * from "./admission/saturation-queue.ts";
 export * from "./assert.ts";
 export * from "./availability/health-gate.ts";

@@ -31,17 +31,6 @@ export function othersOn(table: FleetTable, row: number): number {
   return orZero(table.foreign[row]) + (table.elsewhere[row] ?? 0);
 }
 
-/**
- * Requests that wait on a node: the larger of what it reported and depth − its concurrency limit, where known.
- *
- * @returns requests, 0 when neither is known.
- */
-export function waitingOf(table: FleetTable, row: number, depth: number): number {
-  const reported = orZero(table.waiting[row]);
-  const beyond = depth - (table.concurrencyLimit[row] ?? Number.NaN);
-  return beyond > reported ? beyond : reported;
-}
-
 /** True when the node said that it is overloaded, without saying for how long, and no poll came since. */
 export function isRankedLast(table: FleetTable, row: number): boolean {
   const overloadedAt = table.overloadedAtPoll[row] as number;

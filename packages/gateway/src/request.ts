@@ -10,12 +10,15 @@ import {
   type Decision,
   decide,
   HINT_USES,
+  isPlain,
+  mayPark,
   noteCommit,
   noteFirstToken,
   REASONS,
   type RouteRequest,
   settle,
   type TrialLeases,
+  waitKindOf,
   writeDecision,
   writeOutcome,
 } from "@zml/engine";
@@ -75,7 +78,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
 
     // availability → cost → dispatch: one step that ends with a booking
     let chosen = choose(plane, request, previous);
-    if (chosen === null && mayPark(plane, request, wait)) {
+    if (chosen === null && mayPark(request, plane.decision, wait.waitedMs)) {
       chosen = await parkUntilChosen(plane, exchange, request, previous, wait, body.bytes);
       if (chosen === null) {
         if (exchange.interruption !== null) endEarly(plane, exchange, exchange.interruption, false);
@@ -189,12 +192,6 @@ function routingOf(
   return hint === undefined || hint === "none" ? routing : { ...routing, hint };
 }
 
-/** Whether the policy lets the request wait for room, and there may be some. */
-function mayPark({ decision }: DataPlane, { policy, model }: RouteRequest, wait: { waitedMs: number }): boolean {
-  const isWorthWaiting = policy.queueOnSaturation && decision.kind === "saturated" && model.rows.length > 0;
-  return isWorthWaiting && wait.waitedMs < policy.maxQueueMs;
-}
-
 /** Waits for room. Null: none came; the caller has been answered, or the request was interrupted. */
 async function parkUntilChosen(
   plane: DataPlane,
@@ -211,7 +208,7 @@ async function parkUntilChosen(
     model,
     policy,
     bytes,
-    kind: kindOf(request),
+    kind: waitKindOf(request),
     isPlain: isPlain(request),
     ticket: request.ticket,
     waitMs: policy.maxQueueMs - wait.waitedMs,
@@ -238,18 +235,6 @@ async function parkUntilChosen(
     refuseWait(plane, exchange, request, { refusal, waitedMs: wait.waitedMs, decision: plane.decision });
   }
   return chosen;
-}
-
-/** True while nothing but model, policy and endpoint says which nodes the request can use. */
-function isPlain({ failedCount, contextAboveTokens }: RouteRequest): boolean {
-  return failedCount === 0 && Number.isNaN(contextAboveTokens);
-}
-
-/** What beside model and policy says which nodes the request can use; it does not change while the request waits. */
-function kindOf(request: RouteRequest): string {
-  const { endpoint, contextAboveTokens, failedRows, failedCount } = request;
-  if (isPlain(request)) return String(endpoint);
-  return `${endpoint} ${contextAboveTokens} ${failedRows.slice(0, failedCount).sort().join(" ")}`;
 }
 
 /** Step 4 on the wire: sends to the node and relays its answer from the commit point on. */

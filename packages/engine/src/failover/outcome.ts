@@ -67,3 +67,16 @@ export function isFailedConnect(end: AttemptEnd): boolean {
 }
 
 const CONNECT_FAULTS: ReadonlySet<TransportFault> = new Set(["connect_refused", "connect_timeout", "connect_failed"]);
+
+/** What an outcome adds to a node's error rate. 1: the node's fault, 0: it did well, NaN: says nothing about the node. */
+export function errorShareOf(outcome: Outcome): number {
+  switch (outcome) {
+    case "success":
+      return 0;
+    case "failure":
+    case "interrupted":
+      return 1;
+    default:
+      return Number.NaN;
+  }
+}

@@ -8,9 +8,9 @@ import { Readable } from "node:stream";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
 import { Deadlines } from "../deadlines.ts";
-import { LocalByteBudget } from "./byte-budget.ts";
 import type { BodySource } from "./read-body.ts";
 import { readBody } from "./read-body.ts";
+import { LocalByteBudget } from "./testing/local-byte-budget.ts";
 
 const MIB = 1 << 20;
 const options = {

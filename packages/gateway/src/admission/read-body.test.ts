@@ -8,9 +8,9 @@ import type { TestContext } from "node:test";
 import { test } from "node:test";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { Deadlines } from "../deadlines.ts";
-import { LocalByteBudget } from "./byte-budget.ts";
 import type { BodyRead, ReadBodyOptions } from "./read-body.ts";
 import { readBody } from "./read-body.ts";
+import { LocalByteBudget } from "./testing/local-byte-budget.ts";
 
 const LIMIT = 1 << 20;
 const MODEL = { model: "org/name", stream: true };

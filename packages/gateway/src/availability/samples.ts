@@ -1,6 +1,6 @@
 /** What the data plane learned from attempts that ended, folded into the fleet table. */
 
-import { type FleetTable, foldMean, type Outcome, publish } from "@zml/engine";
+import { errorShareOf, type FleetTable, foldMean, type Outcome, publish } from "@zml/engine";
 
 /** Weight of the newest attempt: the last ten or so decide, so that a change shows within seconds under load. */
 const SPEED_WEIGHT = 0.1;
@@ -73,17 +73,4 @@ function streamRateOf(sample: AttemptSample): number {
   const decodeMs = sample.durationMs - sample.firstTokenMs;
   if (!(sample.outputTokens >= STREAM_TOKENS_MIN) || !(decodeMs > 0)) return Number.NaN;
   return ((sample.outputTokens - 1) / decodeMs) * 1000;
-}
-
-/** 1: the node's fault, 0: it did well, NaN: says nothing about the node. */
-function errorShareOf(outcome: Outcome): number {
-  switch (outcome) {
-    case "success":
-      return 0;
-    case "failure":
-    case "interrupted":
-      return 1;
-    default:
-      return Number.NaN;
-  }
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { joinUrl, pathOf } from "./url.ts";
+import { pathOf } from "./url.ts";
 
 describe("the join of a node's URL and a path", () => {
   const cases: [base: string, chat: string, health: string][] = [
@@ -19,7 +19,6 @@ describe("the join of a node's URL and a path", () => {
     it(`keeps the prefix and never doubles the version: ${base}`, () => {
       assert.equal(pathOf(base, "/v1/chat/completions"), chat);
       assert.equal(pathOf(base, "/health"), health);
-      assert.equal(joinUrl(base, "/health"), `http://node:8000${health}`);
     });
   }
 
@@ -29,6 +28,6 @@ describe("the join of a node's URL and a path", () => {
   });
 
   it("leaves credentials of the base out", () => {
-    assert.equal(joinUrl("http://user:secret@node:1/v1", "/v1/models"), "http://node:1/v1/models");
+    assert.equal(pathOf("http://user:secret@node:1/v1", "/v1/models"), "/v1/models");
   });
 });

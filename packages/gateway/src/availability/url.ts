@@ -25,8 +25,3 @@ export function pathOf(base: string, path: string): string {
   if (url.search === "") return prefix + joined;
   return `${prefix}${joined}${joined.includes("?") ? "&" : "?"}${url.search.slice(1)}`;
 }
-
-/** The same as a whole URL. Credentials in the base are left out: they never belong into a log line. */
-export function joinUrl(base: string, path: string): string {
-  return new URL(base).origin + pathOf(base, path);
-}

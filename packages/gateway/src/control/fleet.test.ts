@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyUpdate, createDirectory, createFleetTable, type Directory, type FleetTable } from "@zml/engine";
+import { reportedModel } from "../availability/adapters/adapter.ts";
 import type { WorkerUpdate } from "../thread-messages.ts";
 import { Fleet, type FleetChange } from "./fleet.ts";
 import { createNameRegistry } from "./name-registry.ts";
@@ -179,7 +180,7 @@ test("reported models are served under their own name, and stay when the node sa
   apply(nodes(node("a", "family: H100")));
   const row = rowOf(fleet, "a");
   assert.equal(directory.accounts.get("default")?.isCatalogComplete, false);
-  fleet.noteModels(row, [{ id: "reported", contextTokens: 8192 }]);
+  fleet.noteModels(row, [reportedModel("reported", { contextTokens: 8192 })]);
   const { updated } = commit();
   assert.deepEqual(modelRows(directory, "reported"), [row]);
   assert.equal(directory.accounts.get("default")?.models.get("reported")?.isRegistered, false);
@@ -192,7 +193,7 @@ test("declared models are what a node serves, whatever it reports", () => {
   const { fleet, directory, apply, commit } = setUp();
   apply(nodes(node("a", "family: H100, models: [{ name: big, upstream_model: org/big }]")));
   const row = rowOf(fleet, "a");
-  fleet.noteModels(row, [{ id: "org/big", contextTokens: 1 }]);
+  fleet.noteModels(row, [reportedModel("org/big", { contextTokens: 1 })]);
   assert.deepEqual(commit().updates, []);
   assert.deepEqual(modelRows(directory, "big"), [row]);
   assert.deepEqual(modelRows(directory, "org/big"), []);
@@ -245,7 +246,7 @@ test("keys cross as hashes, node keys as they are", () => {
 test("what a new worker is sent is what the others have", () => {
   const { fleet, directory, apply, commit } = setUp();
   apply(nodes(node("a"), node("b", "family: MI300X")));
-  fleet.noteModels(rowOf(fleet, "b"), [{ id: "x", contextTokens: 1 }]);
+  fleet.noteModels(rowOf(fleet, "b"), [reportedModel("x", { contextTokens: 1 })]);
   commit();
   apply(nodes(node("b", "family: MI300X")));
   const fresh = createDirectory();

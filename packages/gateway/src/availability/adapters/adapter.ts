@@ -4,7 +4,7 @@
  * `classify` runs in every worker.
  */
 
-import type { AdapterVerdict } from "@zml/engine";
+import type { AdapterVerdict, Endpoint } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
 
 /** One answer to a poll. */
@@ -39,6 +39,27 @@ export interface ReportedModel {
   readonly id: string;
   /** Context length, tokens; NaN: not told. */
   readonly contextTokens: number;
+  /** The base model when this is an adapter (LoRA) on it; null: none, or not told. */
+  readonly parent: string | null;
+  /** Reads images; null: not told. */
+  readonly readsImages: boolean | null;
+  /** Routed endpoints that it answers; null: not told. */
+  readonly endpoints: readonly Endpoint[] | null;
+}
+
+/** A model as a node reports it, with what it says about it; the rest is unknown. */
+export function reportedModel(id: string, known: Partial<Omit<ReportedModel, "id">> = {}): ReportedModel {
+  return { id, contextTokens: Number.NaN, parent: null, readsImages: null, endpoints: null, ...known };
+}
+
+/** What a node says of one of its models, where several share a port. Every number is NaN when it does not say. */
+export interface ModelLoad {
+  readonly id: string;
+  /** Requests. */
+  readonly running: number;
+  /** Requests. */
+  readonly waiting: number;
+  readonly generationTokensTotal: number;
 }
 
 /** What a node says about itself. Every number is NaN when it does not say. */
@@ -61,6 +82,18 @@ export interface NodeReading {
   readonly generationTokensTotal: number;
   /** Prompt tokens read since the node's start. */
   readonly promptTokensTotal: number;
+  /** Tokens that still fit into the KV cache. */
+  readonly kvHeadroomTokens: number;
+  /** Requests that ended well since the node's start, whoever sent them. */
+  readonly successesTotal: number;
+  /** Requests that the node failed since its start, whoever sent them. */
+  readonly errorsTotal: number;
+  /** Load by model; null: the node has one model, or does not split its numbers. */
+  readonly byModel: readonly ModelLoad[] | null;
+  /** The engine's version as it writes it; null: not told. */
+  readonly version: string | null;
+  /** The platform that the engine was built for, lower case, such as `cuda` or `rocm`; null: not told. */
+  readonly platform: string | null;
   /** Models that the node serves; null: it did not say. */
   readonly models: readonly ReportedModel[] | null;
 }
@@ -111,6 +144,12 @@ export const UNKNOWN_READING: NodeReading = Object.freeze({
   freeMemoryGib: Number.NaN,
   generationTokensTotal: Number.NaN,
   promptTokensTotal: Number.NaN,
+  kvHeadroomTokens: Number.NaN,
+  successesTotal: Number.NaN,
+  errorsTotal: Number.NaN,
+  byModel: null,
+  version: null,
+  platform: null,
   models: null,
 });
 

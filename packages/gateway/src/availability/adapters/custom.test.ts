@@ -1,3 +1,4 @@
+import { reportedModel } from "./adapter.ts";
 import { custom } from "./custom.ts";
 import { plain, response, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
@@ -12,10 +13,7 @@ testAdapter(custom, {
       expected: {
         isReady: true,
         running: Number.NaN,
-        models: [
-          { id: "a", contextTokens: 4096 },
-          { id: "b", contextTokens: Number.NaN },
-        ],
+        models: [reportedModel("a", { contextTokens: 4096 }), reportedModel("b")],
       },
     },
     {
@@ -31,7 +29,7 @@ testAdapter(custom, {
     {
       claim: "a list with nonsense in it",
       responses: { health: response(""), models: response({ data: [null, 4, { id: 5 }, { id: "a" }, { id: "a" }] }) },
-      expected: { models: [{ id: "a", contextTokens: Number.NaN }] },
+      expected: { models: [reportedModel("a")] },
     },
   ],
   verdicts: [

@@ -1,3 +1,4 @@
+import { reportedModel } from "./adapter.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
@@ -22,7 +23,7 @@ testAdapter(llamacpp, {
         generationTokensTotal: 2292,
         concurrencyLimit: 4,
         kvUse: Number.NaN,
-        models: [{ id: "tiny", contextTokens: 2048 }],
+        models: [reportedModel("tiny", { contextTokens: 2048 })],
       },
     },
     {
@@ -56,7 +57,7 @@ testAdapter(llamacpp, {
       claim: "a model list without new limits with the lengths known before",
       responses: { health, models },
       previous: llamacpp.read({ health, metrics: null, models, extra: props }, null),
-      expected: { models: [{ id: "tiny", contextTokens: 2048 }], concurrencyLimit: 4 },
+      expected: { models: [reportedModel("tiny", { contextTokens: 2048 })], concurrencyLimit: 4 },
     },
   ],
   verdicts: [

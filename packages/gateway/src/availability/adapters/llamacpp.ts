@@ -48,7 +48,7 @@ function read(responses: PollResponses, previous: NodeReading | null): NodeReadi
 function keepContext(models: NodeReading["models"], before: NodeReading["models"]): NodeReading["models"] {
   if (models === null || before === null) return models;
   const contexts = new Map(before.map((model) => [model.id, model.contextTokens]));
-  return models.map(({ id }) => ({ id, contextTokens: contexts.get(id) ?? Number.NaN }));
+  return models.map((model) => ({ ...model, contextTokens: contexts.get(model.id) ?? Number.NaN }));
 }
 
 /** Slots at work out of /slots, which stands in for metrics that are switched off; NaN for a metrics text. */

@@ -1,6 +1,12 @@
 /** What adapters share in reading polls. */
 
-import type { NodeReading, PollResponse, PollResponses, ReportedModel } from "./adapter.ts";
+import {
+  type NodeReading,
+  type PollResponse,
+  type PollResponses,
+  type ReportedModel,
+  reportedModel,
+} from "./adapter.ts";
 import { asObject, numberOf, parseJson, textOf } from "./json.ts";
 
 /** Models that one node may report; more is a list gone wrong. */
@@ -55,10 +61,13 @@ export function modelsOf(
     contexts.set(id, contextOf(entry));
     parents.set(id, textOf(entry["parent"]));
   }
-  return Array.from(contexts, ([id, contextTokens]) => ({
-    id,
-    contextTokens: Number.isNaN(contextTokens) ? (contexts.get(parents.get(id) ?? "") ?? Number.NaN) : contextTokens,
-  }));
+  return Array.from(contexts, ([id, contextTokens]) => {
+    const parent = parents.get(id) ?? "";
+    return reportedModel(id, {
+      contextTokens: Number.isNaN(contextTokens) ? (contexts.get(parent) ?? Number.NaN) : contextTokens,
+      parent: parent === "" ? null : parent,
+    });
+  });
 }
 
 /** `max_model_len`, as vLLM and SGLang list it. */

@@ -1,3 +1,4 @@
+import { reportedModel } from "./adapter.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 import { tgi } from "./tgi.ts";
 
@@ -26,7 +27,7 @@ testAdapter(tgi, {
         promptTokensTotal: 4112090,
         admissionLimit: 128,
         concurrencyLimit: Number.NaN,
-        models: [{ id: "org/big", contextTokens: 4096 }],
+        models: [reportedModel("org/big", { contextTokens: 4096 })],
       },
     },
     {
@@ -42,7 +43,7 @@ testAdapter(tgi, {
     {
       claim: "the listed model with the length of the limits",
       responses: { health, models: response({ data: [{ id: "org/big", created: 0 }] }), extra: info },
-      expected: { models: [{ id: "org/big", contextTokens: 4096 }] },
+      expected: { models: [reportedModel("org/big", { contextTokens: 4096 })] },
     },
   ],
   verdicts: [

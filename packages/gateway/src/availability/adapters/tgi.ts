@@ -3,7 +3,7 @@
 import type { AdapterVerdict } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
-import { UNKNOWN_READING } from "./adapter.ts";
+import { reportedModel, UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
 import { numberOf, textOf } from "./json.ts";
 import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
@@ -48,10 +48,10 @@ function modelsWithContext(responses: PollResponses, previous: NodeReading | nul
   const info = objectOf(responses.extra);
   let models = modelsOf(responses.models, previous, () => Number.NaN);
   const id = textOf(info?.["model_id"]);
-  if (models === null && id !== "") models = [{ id, contextTokens: Number.NaN }];
+  if (models === null && id !== "") models = [reportedModel(id)];
   const told = numberOf(info?.["max_total_tokens"]);
   const contextTokens = Number.isNaN(told) ? (previous?.models?.[0]?.contextTokens ?? Number.NaN) : told;
-  return models?.map((model) => ({ id: model.id, contextTokens })) ?? null;
+  return models?.map((model) => ({ ...model, contextTokens })) ?? null;
 }
 
 function classify(answer: Answer): AdapterVerdict | null {

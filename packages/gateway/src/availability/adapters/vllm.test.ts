@@ -1,3 +1,4 @@
+import { reportedModel } from "./adapter.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 import { vllm } from "./vllm.ts";
 
@@ -77,9 +78,9 @@ testAdapter(vllm, {
       },
       expected: {
         models: [
-          { id: "base", contextTokens: 4096 },
-          { id: "legal", contextTokens: 4096 },
-          { id: "orphan", contextTokens: Number.NaN },
+          reportedModel("base", { contextTokens: 4096 }),
+          reportedModel("legal", { contextTokens: 4096, parent: "base" }),
+          reportedModel("orphan", { parent: "gone" }),
         ],
       },
     },

@@ -26,7 +26,7 @@ function read(responses: PollResponses, previous: NodeReading | null): NodeReadi
     // the window of a slot, from /props, and not the length the model was trained with, which /v1/models lists
     models: Number.isNaN(contextTokens)
       ? keepContext(models, known.models)
-      : (models?.map(({ id }) => ({ id, contextTokens })) ?? null),
+      : (models?.map((model) => ({ ...model, contextTokens })) ?? null),
   };
   const load = responses.metrics;
   if (load === null) return { ...known, ...limits };

@@ -95,9 +95,9 @@ const gateway = z
 
 const client = z
   .strictObject({
-    base_url: z.string().optional(),
+    base_url: z.string().nullable().optional(),
     api_key: z.string().nullable().optional(),
-    admin_url: z.string().optional(),
+    admin_url: z.string().nullable().optional(),
     admin_key: z.string().nullable().optional(),
     timeout: z.number().optional().describe("Seconds."),
     max_retries: z.int().optional(),

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { foldMetric, parseMetrics } from "./metrics-text.ts";
 
@@ -44,35 +46,46 @@ function render({ name, labels, value, spelling }: Line): string {
   return `${name}${block} ${spell(value)}${spelling.timestamp ? " 1700000000000" : ""}${spelling.end}`;
 }
 
-/** The grammar as one expression: slow and obvious. */
-const GRAMMAR =
-  /^[ \t\r]*([^ \t\r{#][^ \t\r{]*)(?=[ \t\r{]|$)[ \t\r]*(?:\{((?:[^=},"]*[^=},"\s][^=},"]*=[ \t\r]*"(?:[^"\\]|\\[\s\S])*"[ \t\r]*(?:,|(?=\})))*[ \t\r]*)\})?[ \t\r]*([^ \t\r]+)/;
+/** The grammar as expressions: slow and obvious. */
+const NUMBER = String.raw`[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[Ii][Nn][Ff](?:[Ii][Nn][Ii][Tt][Yy])?|[Nn][Aa][Nn])`;
+const LABEL = String.raw`[a-zA-Z_:][a-zA-Z0-9_:]*[ \t\r]*=[ \t\r]*"(?:[^"\\]|\\[\s\S])*"`;
+const BLOCK = String.raw`\{[ \t\r]*,?[ \t\r]*(?:${LABEL}[ \t\r]*(?:,[ \t\r]*${LABEL}[ \t\r]*)*,?[ \t\r]*)?\}[ \t\r]*`;
+const GRAMMAR = new RegExp(
+  String.raw`^[ \t\r]*([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[ \t\r{])[ \t\r]*(${BLOCK})?(${NUMBER})(?:[ \t\r]+(?:#.*|${NUMBER}(?:[ \t\r].*)?))?[ \t\r]*$`,
+);
 
-function reference(text: string): { name: string; labels: Record<string, string>; value: number }[] {
+interface Row {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+function reference(text: string): Row[] {
   return text.split("\n").flatMap((row) => {
-    const match = GRAMMAR.exec(row);
-    if (match === null) return [];
-    const [, name = "", block = "", token = ""] = match;
-    const value = /^[+-]?Inf$/.test(token) ? (token.startsWith("-") ? -Infinity : Infinity) : Number(token);
-    if (Number.isNaN(value) && token !== "NaN") return [];
-    const labels: Record<string, string> = {};
-    for (const [, key = "", text = ""] of block.matchAll(/([^=},"]+)=[ \t\r]*"((?:[^"\\]|\\.)*)"/g)) {
-      labels[key.trim()] = text.replace(/\\([\s\S])/g, (whole, escaped: string) =>
-        escaped === "n" ? "\n" : escaped === '"' || escaped === "\\" ? escaped : whole,
-      );
-    }
-    return [{ name, labels, value }];
+    const [, name, block = "", token = ""] = GRAMMAR.exec(row) ?? [];
+    if (name === undefined) return [];
+    const pairs = [...block.matchAll(/([\w:]+)[ \t\r]*=[ \t\r]*"((?:[^"\\]|\\.)*)"/g)].map(
+      ([, key = "", value = ""]) => [
+        key,
+        value.replace(/\\(["\\n])/g, (_, escaped: string) => (escaped === "n" ? "\n" : escaped)),
+      ],
+    );
+    const labels: Record<string, string> = Object.fromEntries(pairs);
+    if (Object.keys(labels).length < pairs.length) return [];
+    const isInfinite = /inf/i.test(token);
+    return [{ name, labels, value: isInfinite ? (token.startsWith("-") ? -Infinity : Infinity) : Number(token) }];
   });
 }
 
-function flat(text: string) {
-  return Array.from(parseMetrics(text), ([name, samples]) =>
+/** What the parser finds of every name that stands in the text. */
+function flat(text: string): Row[] {
+  const wanted = new Set(text.match(/[a-zA-Z_:][a-zA-Z0-9_:]*/g));
+  return Array.from(parseMetrics(text, wanted), ([name, samples]) =>
     samples.map(({ labels, value }) => ({ name, labels: Object.fromEntries(labels), value })),
   ).flat();
 }
 
-const byName = <T extends { name: string }>(rows: T[]): T[] =>
-  rows.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+const byName = (rows: Row[]): Row[] => rows.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
 
 describe("the Prometheus text parser", () => {
   it("gives back what was written, in every spelling", () => {
@@ -101,22 +114,82 @@ describe("the Prometheus text parser", () => {
     );
   });
 
-  it("throws on nothing, and finds the same with a list of wanted names", () => {
+  it("throws on nothing, and finds a name whatever else is wanted", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.array(line, { maxLength: 4 }), (noise, lines) => {
         const text = `${noise}\n${lines.map(render).join("")}`;
-        const wanted = new Set(lines.slice(0, 2).map((entry) => entry.name));
-        const all = parseMetrics(text);
-        const some = parseMetrics(text, wanted);
-        for (const name of wanted) assert.deepEqual(some.get(name), all.get(name));
-        assert.ok([...some.keys()].every((name) => wanted.has(name)));
+        const names = lines.map((entry) => entry.name);
+        const all = parseMetrics(text, new Set([...names, "a", "ab"]));
+        for (const name of names) assert.deepEqual(parseMetrics(text, new Set([name])).get(name), all.get(name));
+        assert.deepEqual(parseMetrics(text, new Set()), new Map());
       }),
     );
+  });
+
+  it("tells a wanted name from those that it begins and that begin it", () => {
+    const text = 'ab_total 1\na 2\nabc 3\nab{x="1"} 4\nab\t5\nabé 6\n';
+    assert.deepEqual(
+      parseMetrics(text, new Set(["ab", "abcd", "ab_total_created"]))
+        .get("ab")
+        ?.map(({ value }) => value),
+      [4, 5],
+    );
+    assert.deepEqual([...parseMetrics(text, new Set(["abcd", "ab_total_created"])).keys()], []);
+  });
+});
+
+describe("the bounds of the Prometheus text parser", () => {
+  const wanted = new Set(["m", "n"]);
+  const series = (name: string, count: number, labels = 1) =>
+    Array.from(
+      { length: count },
+      (_, at) => `${name}{${Array.from({ length: labels }, (_, index) => `l${index}="${at}"`).join(",")}} 1\n`,
+    ).join("");
+
+  it("reads a name with too many series as unknown, never as the sum of a part, and the others as they are", () => {
+    const atLimit = parseMetrics(`${series("m", 1024)}n 5\n`, wanted);
+    assert.equal(foldMetric(atLimit, ["m"], "sum"), 1024);
+    const above = parseMetrics(`${series("m", 1025)}n 5\n`, wanted);
+    assert.equal(foldMetric(above, ["m"], "sum"), Number.NaN);
+    assert.equal(foldMetric(above, ["n"], "sum"), 5);
+  });
+
+  it("reads a text with too many labels or lines as one that says nothing", () => {
+    assert.equal(parseMetrics(`n 5\n${series("m", 16_384 / 64, 64)}`, wanted).size, 2);
+    assert.equal(parseMetrics(`n 5\n${series("m", 16_384 / 64 + 1, 64)}`, wanted).size, 0);
+    assert.equal(parseMetrics(`n 5${"\n".repeat(262_144)}`, wanted).size, 1);
+    assert.equal(parseMetrics(`n 5${"\n".repeat(262_145)}`, wanted).size, 0);
+  });
+
+  it("skips a series with more labels than any engine writes, and a number longer than any program prints", () => {
+    assert.equal(parseMetrics(series("m", 1, 65), wanted).size, 0);
+    assert.equal(parseMetrics(`m ${"1".repeat(65)}\n`, wanted).size, 0);
+    assert.equal(parseMetrics(`m ${"1".repeat(64)}\n`, wanted).size, 1);
+  });
+
+  it("keeps no body alive through the label values that it gives away", () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const heapMib = () => {
+      collect();
+      return process.memoryUsage().heapUsed / 2 ** 20;
+    };
+    const before = heapMib();
+    const kept = Array.from({ length: 40 }, (_, at) => {
+      const body = Buffer.from(
+        `m{a="${"v".repeat(40)}${at}"} 1\n${`x ${"1".repeat(61)}\n`.repeat(2 ** 13)}`,
+      ).toString();
+      return parseMetrics(body, wanted).get("m")?.[0]?.labels.get("a");
+    });
+    assert.ok(heapMib() - before < 10);
+    assert.equal(kept[3], `${"v".repeat(40)}3`);
   });
 });
 
 describe("folding the series of a node", () => {
-  const fold = (text: string, kind: "sum" | "mean" | "max") => foldMetric(parseMetrics(text), ["m", "old"], kind);
+  const names = ["m", "old"];
+  const wanted = new Set(names);
+  const fold = (text: string, kind: "sum" | "mean" | "max") => foldMetric(parseMetrics(text, wanted), names, kind);
 
   it("sums data-parallel ranks and counts copies of other processes and tensor ranks once", () => {
     assert.equal(fold('m{engine="0"} 3\nm{engine="1"} 4\n', "sum"), 7);

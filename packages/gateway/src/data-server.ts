@@ -200,7 +200,8 @@ export class DataServer {
   }
 
   #answer(request: IncomingMessage, response: ServerResponse, code: ErrorCode, message: string): void {
-    this.#sendJson(request, response, ERRORS[code].status, errorBody("openai", code, { message }));
+    const shape = INFERENCE_ROUTES.get(splitTarget(request.url ?? "").path)?.shape ?? "openai";
+    this.#sendJson(request, response, ERRORS[code].status, errorBody(shape, code, { message }));
   }
 
   #sendJson(request: IncomingMessage, response: ServerResponse, status: number, value: unknown): void {

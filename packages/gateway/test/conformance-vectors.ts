@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { z } from "zod";
 
 /** Where the vectors live. */
-export const CONFORMANCE = join(import.meta.dirname, "../../../conformance");
+const CONFORMANCE = join(import.meta.dirname, "../../../conformance");
 export const SCHEMA_PATH = join(CONFORMANCE, "vectors.schema.json");
 
 const json = z.unknown().describe("Any JSON; matchers may stand at any depth.");
@@ -182,7 +182,7 @@ const vector = z.strictObject({
   result: result.optional(),
 });
 
-export const vectorsFile = z.strictObject({
+const vectorsFile = z.strictObject({
   $schema: z.literal("./vectors.schema.json"),
   vectors: z.array(vector).min(1),
 });

@@ -109,9 +109,10 @@ export class DataPlane {
 
   /** A node that is new or changed. Its running attempts stay on the pool that they are on. */
   setNode(node: WorkerNode): void {
+    const { classify, capabilities } = adapterFor(node.engine);
     const upstreamNode = {
       node,
-      habits: adapterFor(node.engine),
+      habits: { classify, refusesUnknownFields: capabilities(null).refusesUnknownFields },
       pathOf: (path: string) => pathOf(node.url, path),
     };
     const old = this.#upstreams.get(node.row);

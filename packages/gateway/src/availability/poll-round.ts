@@ -2,8 +2,9 @@
 
 import type { FleetTable } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
-import type { Adapter, PollResponse, PollResponses } from "./adapters/adapter.ts";
-import { DETECTION_PATHS, type DetectionAnswers, detectEngine } from "./adapters/detect.ts";
+import type { Adapter, FactProbe, PollResponse, PollResponses } from "./adapters/adapter.ts";
+import { DETECTION_PATHS, detectEngine } from "./adapters/detect.ts";
+import { adapterFor } from "./adapters/index.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { PollError, type PollFault, type PollFetch } from "./poll-fetch.ts";
 import { pathOf } from "./url.ts";
@@ -62,7 +63,6 @@ export async function pollRound(
   const { row } = spec;
   let healthFault: PollFault | null = null;
   const target = {
-    origin: new URL(spec.url).origin,
     headers: {
       accept: "*/*",
       "user-agent": "zml",
@@ -70,17 +70,18 @@ export async function pollRound(
     },
     signal,
   };
-  const get = async (path: string | null): Promise<PollResponse | null> => {
+  const get = async (path: string | null, waitMs?: number): Promise<PollResponse | null> => {
     if (path === null) return null;
     try {
-      return await fetch({ ...target, path: pathOf(spec.url, path) });
+      const bounded = waitMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
+      return await fetch({ ...target, ...addressOf(spec.url, path), signal: bounded });
     } catch (error) {
       return error instanceof PollError && error.fault === "too_large" ? UNUSABLE : null;
     }
   };
   const getHealth = async (path: string): Promise<PollResponse | null> => {
     try {
-      const response = await fetch({ ...target, path: pathOf(spec.url, path) });
+      const response = await fetch({ ...target, ...addressOf(spec.url, path) });
       const isRefusal = response.status >= 400 && spec.isHealthPathStated === true;
       return isRefusal ? { ...response, status: NOT_READY } : response;
     } catch (error) {
@@ -116,43 +117,62 @@ export async function pollRound(
   });
 
   if (adapter === null) {
-    const answers = await detectionAnswers(get, getHealth, getLoad, spec);
+    const [health, metrics, models, facts] = await Promise.all([
+      getHealth(spec.healthPath ?? DETECTION_PATHS.health),
+      getLoad(DETECTION_PATHS.metrics, null),
+      get(DETECTION_PATHS.models),
+      factsOf(
+        get,
+        DETECTION_PATHS.facts.map((path) => ({ path })),
+      ),
+    ]);
+    const answers = { health, metrics, models, facts };
     const detected = detectEngine(answers);
-    return finish(responsesOf(answers, detected), detected);
+    return finish(firstRoundOf(answers, spec, detected), detected);
   }
   const { probes } = adapter;
-  const [health, metrics, models, extra] = await Promise.all([
+  const [health, metrics, models, facts] = await Promise.all([
     getHealth(spec.healthPath ?? probes.health),
     getLoad(probes.metrics, probes.metricsFallback),
     get(plan.isFull ? probes.models : null),
-    get(plan.isFull ? probes.extra : null),
+    factsOf(get, plan.isFull ? probes.facts : []),
   ]);
-  return finish({ health, metrics, models, extra }, null);
+  return finish({ health, metrics, models, facts }, null);
 }
 
-type Get = (path: string | null) => Promise<PollResponse | null>;
-
-async function detectionAnswers(
-  get: Get,
-  getHealth: (path: string) => Promise<PollResponse | null>,
-  getLoad: (path: string, fallback: null) => Promise<PollResponse | null>,
-  spec: NodeSpec,
-): Promise<DetectionAnswers> {
-  const [health, metrics, models, props, info] = await Promise.all([
-    getHealth(spec.healthPath ?? DETECTION_PATHS.health),
-    getLoad(DETECTION_PATHS.metrics, null),
-    get(DETECTION_PATHS.models),
-    get(DETECTION_PATHS.props),
-    get(DETECTION_PATHS.info),
-  ]);
-  return { health, metrics, models, props, info };
+/** Where a probe goes: below the node's URL, or to another port of its host. */
+function addressOf(url: string, probe: string): { origin: string; path: string } {
+  const { origin, protocol, hostname } = new URL(url);
+  const [, port, path = "/"] = /^:(\d+)(\/.*)?$/.exec(probe) ?? [];
+  return port === undefined
+    ? { origin, path: pathOf(url, probe) }
+    : { origin: `${protocol}//${hostname}:${port}`, path };
 }
 
-/** The answers of a detection serve as the first round of the engine that was found. */
-function responsesOf(answers: DetectionAnswers, detected: EngineName | null): PollResponses {
-  const { health, metrics, models } = answers;
-  const extra = detected === "llamacpp" ? answers.props : detected === "tgi" ? answers.info : null;
-  return { health, metrics, models, extra };
+async function factsOf(
+  get: (path: string, waitMs?: number) => Promise<PollResponse | null>,
+  probes: readonly FactProbe[],
+): Promise<PollResponses["facts"]> {
+  const answers = probes.map(async ({ path, waitMs }) => [path, await get(path, waitMs)] as const);
+  return Object.fromEntries(await Promise.all(answers));
+}
+
+/** The answers of a detection, put where the engine that was found looks for them: they serve as its first round. */
+function firstRoundOf(answers: PollResponses, spec: NodeSpec, detected: EngineName | null): PollResponses {
+  const { probes } = adapterFor(detected);
+  const byPath: Record<string, PollResponse | null> = {
+    ...answers.facts,
+    [DETECTION_PATHS.metrics]: answers.metrics,
+    [DETECTION_PATHS.models]: answers.models,
+    [spec.healthPath ?? DETECTION_PATHS.health]: answers.health,
+  };
+  const at = (path: string | null) => (path === null ? null : (byPath[path] ?? null));
+  return {
+    health: at(spec.healthPath ?? probes.health),
+    metrics: at(probes.metrics),
+    models: at(probes.models),
+    facts: byPath,
+  };
 }
 
 function countsAt(table: FleetTable, row: number): { own: number; elsewhere: number } {

@@ -1,7 +1,10 @@
 /**
- * What ZML knows about one serving engine: where to look, how to read what it says, how it fails. One file per engine,
- * the same exports each, one shared test suite. Adapters hold no state: the poller uses them on the control thread,
- * `classify` runs in every worker.
+ * What ZML knows about one serving engine: how to tell it from others (`detect`), how to read what it says (`read`), how
+ * it fails (`classify`), what it can do (`capabilities`). One file per engine, one object each, one shared test suite.
+ * Adapters hold no state: the poller uses them on the control thread, `classify` runs in every worker.
+ *
+ * To add one: its file, its name in `ENGINES` of the configuration, its place in `index.ts` and in the order of
+ * `detect.ts`, a test that runs `testing/adapter-suite.ts`.
  */
 
 import type { AdapterVerdict, Endpoint } from "@zml/engine";
@@ -19,10 +22,14 @@ export interface PollResponses {
   readonly health: PollResponse | null;
   readonly metrics: PollResponse | null;
   readonly models: PollResponse | null;
-  readonly extra: PollResponse | null;
+  /** By path: the facts, and what a detection asked. A path that is missing is as null. */
+  readonly facts: Readonly<Record<string, PollResponse | null>>;
 }
 
-/** Paths to poll; null where the engine has none. */
+/**
+ * Paths to poll; null where the engine has none. A path is below the node's URL, its prefix kept; `:8002/metrics` is on
+ * another port of the same host.
+ */
 export interface Probes {
   /** 2xx: the node is ready. */
   readonly health: string;
@@ -30,8 +37,15 @@ export interface Probes {
   /** Read in place of `metrics` while the node refuses that (404, 501). */
   readonly metricsFallback: string | null;
   readonly models: string | null;
-  /** Facts that change with a restart only: limits, context length. */
-  readonly extra: string | null;
+  /** Asked in full rounds only (about every 30 s, and while the node is out): limits, context length, version. */
+  readonly facts: readonly FactProbe[];
+}
+
+/** One path of facts. */
+export interface FactProbe {
+  readonly path: string;
+  /** Longest wait for it, ms, where only a fast answer says something; default: as long as the round. */
+  readonly waitMs?: number;
 }
 
 /** A model that a node reports. */
@@ -114,6 +128,27 @@ export interface Answer {
   readonly firstEvent: FirstEvent | null;
 }
 
+/**
+ * What an engine can do, where a model of it does not say (`ReportedModel`). For gates: they leave a node out only for
+ * what it surely cannot do, so that unknown (null) never does.
+ */
+export interface Capabilities {
+  /** Routed endpoints that it has; it surely lacks those that are not listed. Null: unknown. */
+  readonly endpoints: readonly Endpoint[] | null;
+  /** Its models may read images; null: unknown. */
+  readonly readsImages: boolean | null;
+  /** It answers 400 to members of a body that it does not know. */
+  readonly refusesUnknownFields: boolean;
+  /** It takes HTTP/2 with prior knowledge on its port; null: that depends on how it was started or built. */
+  readonly speaksHttp2: boolean | null;
+}
+
+/**
+ * How surely answers show an engine: `certain` by what only it says (names of metrics, routes of its own), `likely` by a
+ * name that anything in front of it may repeat or make up (`owned_by`).
+ */
+export type Likeness = "certain" | "likely";
+
 /** Knowledge of one serving engine. */
 export interface Adapter {
   readonly name: EngineName;
@@ -125,12 +160,16 @@ export interface Adapter {
    * inference asks for a key.
    */
   readonly provesModels: boolean;
-  /** The engine answers 400 to members that it doesn't know. */
-  readonly refusesUnknownFields: boolean;
+  /** Paths that `detect` looks at, besides `/health`, `/metrics` and `/v1/models`: answers in `facts`. */
+  readonly detectionPaths: readonly string[];
+  /** Whether answers (of a detection, or of a round of any engine) show this engine; null: no. Never throws. */
+  detect(responses: PollResponses): Likeness | null;
   /** Reads a round. What was not asked in this round (null) stays as in `previous`. Never throws. */
   read(responses: PollResponses, previous: NodeReading | null): NodeReading;
   /** What an answer means; null: nothing special, its status decides. Never throws. */
   classify(answer: Answer): AdapterVerdict | null;
+  /** What the engine can do; null: nothing was read of it yet. Never throws. */
+  capabilities(reading: NodeReading | null): Capabilities;
 }
 
 /** A reading of a node that says nothing. */

@@ -1,7 +1,7 @@
 /** Any other OpenAI-compatible server: health and models only, and the error forms that engines have in common. */
 
 import type { AdapterVerdict } from "@zml/engine";
-import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, Capabilities, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
 import { isOk, maxModelLenOf, modelsOf, showsLife } from "./poll-answers.ts";
@@ -44,13 +44,20 @@ function isModelError({ param, code, message }: NodeError): boolean {
   return param === "model" || code === "model_not_found" || /\bmodel\b/i.test(message);
 }
 
+function capabilities(): Capabilities {
+  // Unknown servers may refuse unknown members (trtllm-serve does); cutting ours out costs nothing that they would use.
+  return { endpoints: null, readsImages: null, refusesUnknownFields: true, speaksHttp2: null };
+}
+
 export const custom: Adapter = {
   name: "custom",
-  probes: { health: "/health", metrics: null, metricsFallback: null, models: "/v1/models", extra: null },
+  probes: { health: "/health", metrics: null, metricsFallback: null, models: "/v1/models", facts: [] },
   countsTokensAt: "completion",
-  // Unknown servers may refuse unknown members (trtllm-serve does); cutting ours out costs nothing that they would use.
-  refusesUnknownFields: true,
   provesModels: true,
+  detectionPaths: [],
+  // what is left when no other adapter knows the node
+  detect: () => null,
   read,
   classify,
+  capabilities,
 };

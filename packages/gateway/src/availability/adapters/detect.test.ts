@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { PollResponse } from "./adapter.ts";
-import { type DetectionAnswers, detectEngine } from "./detect.ts";
+import type { PollResponses } from "./adapter.ts";
+import { UNKNOWN_READING } from "./adapter.ts";
+import { DETECTION_PATHS, detectEngine, isOtherEngine } from "./detect.ts";
 import { response, sampleText } from "./testing/adapter-suite.ts";
 
 const missing = response("", 404);
-const ANSWERS: DetectionAnswers = {
+const ANSWERS: PollResponses = {
   health: response(""),
   metrics: missing,
   models: missing,
-  props: missing,
-  info: missing,
+  facts: Object.fromEntries(DETECTION_PATHS.facts.map((path) => [path, missing])),
 };
 
-function detect(answers: Partial<Record<keyof DetectionAnswers, PollResponse | null>>) {
-  return detectEngine({ ...ANSWERS, ...answers });
+function detect(answers: Partial<PollResponses>) {
+  return detectEngine({ ...ANSWERS, ...answers, facts: { ...ANSWERS.facts, ...answers.facts } });
 }
 
 describe("detection of an engine", () => {
@@ -26,8 +26,8 @@ describe("detection of an engine", () => {
   });
 
   it("finds a llama.cpp without metrics by its slots, a fresh TGI by its limits, a vLLM by its models", () => {
-    assert.equal(detect({ metrics: response("", 501), props: response({ total_slots: 4 }) }), "llamacpp");
-    assert.equal(detect({ info: response({ model_id: "m", max_total_tokens: 4096 }) }), "tgi");
+    assert.equal(detect({ metrics: response("", 501), facts: { "/props": response({ total_slots: 4 }) } }), "llamacpp");
+    assert.equal(detect({ facts: { "/info": response({ model_id: "m", max_total_tokens: 4096 }) } }), "tgi");
     assert.equal(detect({ models: response({ data: [{ id: "m", owned_by: "vllm" }] }) }), "vllm");
   });
 
@@ -35,5 +35,43 @@ describe("detection of an engine", () => {
     assert.equal(detect({ health: response({ error: { message: "Loading model" } }, 503) }), null);
     assert.equal(detect({ health: null }), null);
     assert.equal(detect({ metrics: null }), null);
+  });
+});
+
+describe("a node that became another engine", () => {
+  const round = (answers: Partial<PollResponses>) => ({
+    health: response(""),
+    metrics: null,
+    models: null,
+    facts: {},
+    ...answers,
+  });
+  const known = { ...UNKNOWN_READING, isReady: true, running: 3 };
+  const unknown = { ...UNKNOWN_READING, isReady: true };
+
+  it("is told by another engine's metrics, or by its name on the models", () => {
+    const metrics = response(sampleText("llamacpp-idle.prom"));
+    assert.equal(isOtherEngine("vllm", round({ metrics }), { before: null, after: unknown }), true);
+    const models = response({ data: [{ id: "m", owned_by: "vllm" }] });
+    assert.equal(isOtherEngine("custom", round({ models }), { before: null, after: unknown }), true);
+    assert.equal(isOtherEngine("tgi", round({ metrics: missing, models }), { before: null, after: unknown }), true);
+  });
+
+  it("is suspected when metrics that were there are gone", () => {
+    const readings = { before: known, after: unknown };
+    assert.equal(isOtherEngine("vllm", round({ metrics: missing }), readings), true);
+    assert.equal(isOtherEngine("vllm", round({ metrics: response("up 1\n") }), readings), true);
+  });
+
+  it("is not seen in an engine that is itself, was never known, is late, fails, or says nothing of itself", () => {
+    const own = response(sampleText("vllm-idle.prom"));
+    assert.equal(isOtherEngine("vllm", round({ metrics: own }), { before: known, after: known }), false);
+    assert.equal(isOtherEngine("vllm", round({ metrics: missing }), { before: null, after: unknown }), false);
+    assert.equal(isOtherEngine("vllm", round({ metrics: missing }), { before: unknown, after: unknown }), false);
+    const models = response({ data: [{ id: "m", owned_by: "llamacpp" }] });
+    assert.equal(isOtherEngine("vllm", round({ models }), { before: known, after: known }), false);
+    const failing = response("", 503);
+    assert.equal(isOtherEngine("vllm", round({ metrics: failing }), { before: known, after: unknown }), false);
+    assert.equal(isOtherEngine("custom", round({}), { before: unknown, after: unknown }), false);
   });
 });

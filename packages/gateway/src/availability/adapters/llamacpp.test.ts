@@ -16,7 +16,7 @@ testAdapter(llamacpp, {
     },
     {
       claim: "a loaded server with its slots and the window of one slot",
-      responses: { health, metrics: response(sampleText("llamacpp-load.prom")), models, extra: props },
+      responses: { health, metrics: response(sampleText("llamacpp-load.prom")), models, facts: { "/props": props } },
       expected: {
         running: 4,
         waiting: 16,
@@ -34,7 +34,7 @@ testAdapter(llamacpp, {
           { id: 0, is_processing: true },
           { id: 1, is_processing: false },
         ]),
-        extra: props,
+        facts: { "/props": props },
       },
       expected: { isReady: true, running: 1, waiting: Number.NaN, concurrencyLimit: 4 },
     },
@@ -56,7 +56,7 @@ testAdapter(llamacpp, {
     {
       claim: "a model list without new limits with the lengths known before",
       responses: { health, models },
-      previous: llamacpp.read({ health, metrics: null, models, extra: props }, null),
+      previous: llamacpp.read({ health, metrics: null, models, facts: { "/props": props } }, null),
       expected: { models: [reportedModel("tiny", { contextTokens: 2048 })], concurrencyLimit: 4 },
     },
   ],

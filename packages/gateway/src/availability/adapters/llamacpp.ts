@@ -1,12 +1,14 @@
 /** llama.cpp's server. */
 
-import type { AdapterVerdict } from "@zml/engine";
+import { type AdapterVerdict, ENDPOINTS } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
-import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, Capabilities, Likeness, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, verdictWithoutWords } from "./error-answer.ts";
 import { asObject, numberOf, parseJson } from "./json.ts";
-import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
+import { factOf, hasMetric, isOk, isReadyBy, modelsOf, ownerOf } from "./poll-answers.ts";
+
+const PROPS = "/props";
 
 const RUNNING = "llamacpp:requests_processing";
 const WAITING = "llamacpp:requests_deferred";
@@ -14,8 +16,14 @@ const GENERATED = "llamacpp:tokens_predicted_total";
 const PROMPT = "llamacpp:prompt_tokens_total";
 const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, GENERATED, PROMPT]);
 
+function detect(responses: PollResponses): Likeness | null {
+  if (hasMetric(responses.metrics, "llamacpp:")) return "certain";
+  if (typeof factOf(responses, PROPS)?.["total_slots"] === "number") return "certain";
+  return ownerOf(responses.models) === "llamacpp" ? "likely" : null;
+}
+
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
-  const props = objectOf(responses.extra);
+  const props = factOf(responses, PROPS);
   const known = previous ?? UNKNOWN_READING;
   const contextTokens =
     props === null ? Number.NaN : numberOf(asObject(props["default_generation_settings"])?.["n_ctx"]);
@@ -75,6 +83,11 @@ function classify(answer: Answer): AdapterVerdict | null {
   return verdictWithoutWords(answer, error);
 }
 
+function capabilities(): Capabilities {
+  // embeddings and rerank are switched on by flags that nothing tells: without them they are a 501
+  return { endpoints: ENDPOINTS, readsImages: null, refusesUnknownFields: false, speaksHttp2: false };
+}
+
 export const llamacpp: Adapter = {
   name: "llamacpp",
   probes: {
@@ -82,11 +95,13 @@ export const llamacpp: Adapter = {
     metrics: "/metrics",
     metricsFallback: "/slots",
     models: "/v1/models",
-    extra: "/props",
+    facts: [{ path: PROPS }],
   },
   countsTokensAt: "completion",
-  refusesUnknownFields: false,
   provesModels: false,
+  detectionPaths: [PROPS],
+  detect,
   read,
   classify,
+  capabilities,
 };

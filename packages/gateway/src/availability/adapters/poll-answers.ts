@@ -39,6 +39,27 @@ export function objectOf(response: PollResponse | null) {
   return isOk(response) ? asObject(parseJson(response.body)) : null;
 }
 
+/** Parsed object of a fact, null when it was not answered with one. */
+export function factOf(responses: PollResponses, path: string) {
+  return objectOf(responses.facts[path] ?? null);
+}
+
+/** True when a metrics text has a line of a name with this prefix, as sample or as comment. */
+export function hasMetric(metrics: PollResponse | null, prefix: string): boolean {
+  if (!isOk(metrics)) return false;
+  const { body } = metrics;
+  return ["", "# HELP ", "# TYPE "].some((before) => {
+    const line = before + prefix;
+    return body.startsWith(line) || body.includes(`\n${line}`);
+  });
+}
+
+/** `owned_by` of the first model of an OpenAI list, which engines sign with their name; "": none. */
+export function ownerOf(models: PollResponse | null): string {
+  const data = objectOf(models)?.["data"];
+  return Array.isArray(data) ? textOf(asObject(data[0])?.["owned_by"]) : "";
+}
+
 /**
  * Models of an OpenAI list. A LoRA adapter without a length has that of its parent.
  *

@@ -17,7 +17,7 @@ testAdapter(tgi, {
   readings: [
     {
       claim: "a loaded router",
-      responses: { health, metrics: response(sampleText("tgi-load.prom")), extra: info },
+      responses: { health, metrics: response(sampleText("tgi-load.prom")), facts: { "/info": info } },
       expected: {
         isReady: true,
         running: 9,
@@ -32,7 +32,7 @@ testAdapter(tgi, {
     },
     {
       claim: "a fresh router, whose series do not exist yet, as unknown",
-      responses: { health, metrics: response("# nothing yet\n"), extra: info },
+      responses: { health, metrics: response("# nothing yet\n"), facts: { "/info": info } },
       expected: { isReady: true, running: Number.NaN, waiting: Number.NaN, generationTokensTotal: Number.NaN },
     },
     {
@@ -42,7 +42,7 @@ testAdapter(tgi, {
     },
     {
       claim: "the listed model with the length of the limits",
-      responses: { health, models: response({ data: [{ id: "org/big", created: 0 }] }), extra: info },
+      responses: { health, models: response({ data: [{ id: "org/big", created: 0 }] }), facts: { "/info": info } },
       expected: { models: [reportedModel("org/big", { contextTokens: 4096 })] },
     },
   ],

@@ -2,11 +2,13 @@
 
 import type { AdapterVerdict } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
-import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, Capabilities, Likeness, NodeReading, PollResponses } from "./adapter.ts";
 import { reportedModel, UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
 import { numberOf, textOf } from "./json.ts";
-import { isOk, isReadyBy, modelsOf, objectOf } from "./poll-answers.ts";
+import { factOf, hasMetric, isOk, isReadyBy, modelsOf } from "./poll-answers.ts";
+
+const INFO = "/info";
 
 const RUNNING = "tgi_batch_current_size";
 const WAITING = "tgi_queue_size";
@@ -17,9 +19,17 @@ const GENERATED = "tgi_request_generated_tokens_sum";
 const PROMPT = "tgi_request_input_length_sum";
 const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, BUDGET_USED, BUDGET, GENERATED, PROMPT]);
 
+function detect(responses: PollResponses): Likeness | null {
+  if (hasMetric(responses.metrics, "tgi_")) return "certain";
+  const info = factOf(responses, INFO);
+  const isRouter = textOf(info?.["router"]) === "text-generation-router";
+  const hasLimits = textOf(info?.["model_id"]) !== "" && typeof info?.["max_total_tokens"] === "number";
+  return isRouter || hasLimits ? "certain" : null;
+}
+
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
   const known = previous ?? UNKNOWN_READING;
-  const info = objectOf(responses.extra);
+  const info = factOf(responses, INFO);
   const limits = {
     isReady: isReadyBy(responses),
     // Running and waiting count into it, and one more is a 429: a quarter on top would only buy refusals.
@@ -45,7 +55,7 @@ function read(responses: PollResponses, previous: NodeReading | null): NodeReadi
 }
 
 function modelsWithContext(responses: PollResponses, previous: NodeReading | null): NodeReading["models"] {
-  const info = objectOf(responses.extra);
+  const info = factOf(responses, INFO);
   let models = modelsOf(responses.models, previous, () => Number.NaN);
   const id = textOf(info?.["model_id"]);
   if (models === null && id !== "") models = [reportedModel(id)];
@@ -81,12 +91,30 @@ function verdictOfKind(error: NodeError): AdapterVerdict | null {
   return null;
 }
 
+/** Of the routed endpoints only these two: neither embeddings nor rerank, which are TEI's. */
+function capabilities(): Capabilities {
+  return {
+    endpoints: ["chat_completions", "completions"],
+    readsImages: null,
+    refusesUnknownFields: false,
+    speaksHttp2: null,
+  };
+}
+
 export const tgi: Adapter = {
   name: "tgi",
-  probes: { health: "/health", metrics: "/metrics", metricsFallback: null, models: "/v1/models", extra: "/info" },
+  probes: {
+    health: "/health",
+    metrics: "/metrics",
+    metricsFallback: null,
+    models: "/v1/models",
+    facts: [{ path: INFO }],
+  },
   countsTokensAt: "completion",
-  refusesUnknownFields: false,
   provesModels: false,
+  detectionPaths: [INFO],
+  detect,
   read,
   classify,
+  capabilities,
 };

@@ -1,11 +1,11 @@
 /** vLLM (v1 engine). */
 
-import type { AdapterVerdict } from "@zml/engine";
+import { type AdapterVerdict, ENDPOINTS } from "@zml/engine";
 import { foldMetric, parseMetrics } from "../metrics-text.ts";
-import type { Adapter, Answer, NodeReading, PollResponses } from "./adapter.ts";
+import type { Adapter, Answer, Capabilities, Likeness, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, verdictWithoutWords } from "./error-answer.ts";
-import { isOk, isReadyBy, maxModelLenOf, modelsOf } from "./poll-answers.ts";
+import { hasMetric, isOk, isReadyBy, maxModelLenOf, modelsOf, ownerOf } from "./poll-answers.ts";
 
 const RUNNING = "vllm:num_requests_running";
 const WAITING = "vllm:num_requests_waiting";
@@ -15,6 +15,11 @@ const GENERATED = "vllm:generation_tokens_total";
 const PROMPT = "vllm:prompt_tokens_total";
 const SLEEP = "vllm:engine_sleep_state";
 const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, ...KV_USE, GENERATED, PROMPT, SLEEP]);
+
+function detect({ metrics, models }: PollResponses): Likeness | null {
+  if (hasMetric(metrics, "vllm:")) return "certain";
+  return ownerOf(models) === "vllm" ? "likely" : null;
+}
 
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
   const models = modelsOf(responses.models, previous, maxModelLenOf);
@@ -52,13 +57,20 @@ function classify(answer: Answer): AdapterVerdict | null {
   return verdictWithoutWords(answer, error);
 }
 
+function capabilities(): Capabilities {
+  // uvicorn speaks HTTP/1.1 only; the Rust front end is built with h2 and not yet measured
+  return { endpoints: ENDPOINTS, readsImages: null, refusesUnknownFields: false, speaksHttp2: null };
+}
+
 /** vLLM tells no concurrency limit: `max_num_seqs` is in no metric. */
 export const vllm: Adapter = {
   name: "vllm",
-  probes: { health: "/health", metrics: "/metrics", metricsFallback: null, models: "/v1/models", extra: null },
+  probes: { health: "/health", metrics: "/metrics", metricsFallback: null, models: "/v1/models", facts: [] },
   countsTokensAt: "step",
-  refusesUnknownFields: false,
   provesModels: true,
+  detectionPaths: [],
+  detect,
   read,
   classify,
+  capabilities,
 };

@@ -47,7 +47,7 @@ export function streamed(data: string | object, event: string | null = null): An
   return { status: 200, contentType: "text/event-stream", body: Buffer.alloc(0), firstEvent: { data: text, event } };
 }
 
-const NO_RESPONSES: PollResponses = { health: null, metrics: null, models: null, extra: null };
+const NO_RESPONSES: PollResponses = { health: null, metrics: null, models: null, facts: {} };
 
 /** Runs the suite for one adapter. */
 export function testAdapter(adapter: Adapter, cases: { readings: ReadingCase[]; verdicts: VerdictCase[] }): void {
@@ -118,8 +118,9 @@ export function testAdapter(adapter: Adapter, cases: { readings: ReadingCase[]; 
         fc.record({ status: fc.integer({ min: 0, max: 599 }), body: text, contentType: fc.constant(null) }),
       );
       fc.assert(
-        fc.property(anyResponse, anyResponse, anyResponse, anyResponse, (health, metrics, models, extra) => {
-          const reading = adapter.read({ health, metrics, models, extra }, null);
+        fc.property(anyResponse, anyResponse, anyResponse, anyResponse, (health, metrics, models, fact) => {
+          const facts = Object.fromEntries(adapter.probes.facts.map(({ path }) => [path, fact]));
+          const reading = adapter.read({ health, metrics, models, facts }, null);
           assert.ok(!(reading.running < 0) && !(reading.kvUse < 0));
         }),
         { numRuns: 200 },

@@ -49,8 +49,8 @@ const LABELS_MAX = 64;
  */
 const LABELS_TOTAL_MAX = 16_384;
 
-/** Lines of a text that is read: a body of 4 MiB with shorter lines than 16 bytes is none that an engine wrote. */
-const LINES_MAX = 262_144;
+/** Lines of a text that is read: a body of 4 MiB with shorter lines than 64 bytes is none that an engine wrote. */
+const LINES_MAX = 65_536;
 
 /** Longer text values are copied out of the body, which they would keep alive otherwise. V8 copies shorter ones anyway. */
 const SLICED_FROM = 13;
@@ -248,20 +248,24 @@ export type RankFold = "sum" | "mean" | "max";
  */
 export function foldMetric(metrics: Metrics, names: readonly string[], fold: RankFold): number {
   for (const name of names) {
-    const samples = metrics.get(name);
-    if (samples === undefined) continue;
-    const distinct = largestOfCopies(samples);
-    if (distinct.size === 0) continue;
-    let sum = 0;
-    let max = 0;
-    for (const value of distinct.values()) {
-      sum += value;
-      max = Math.max(max, value);
-    }
-    if (fold === "max") return max;
-    return fold === "mean" ? sum / distinct.size : sum;
+    const folded = foldSamples(metrics.get(name) ?? [], fold);
+    if (!Number.isNaN(folded)) return folded;
   }
   return Number.NaN;
+}
+
+/** The same of samples that the caller chose, such as those with one value of a label. */
+export function foldSamples(samples: readonly Sample[], fold: RankFold): number {
+  const distinct = largestOfCopies(samples);
+  if (distinct.size === 0) return Number.NaN;
+  let sum = 0;
+  let max = 0;
+  for (const value of distinct.values()) {
+    sum += value;
+    max = Math.max(max, value);
+  }
+  if (fold === "max") return max;
+  return fold === "mean" ? sum / distinct.size : sum;
 }
 
 function largestOfCopies(samples: readonly Sample[]): Map<string, number> {

@@ -22,6 +22,9 @@ describe("detection of an engine", () => {
     assert.equal(detect({ metrics: response(sampleText("vllm-idle.prom")) }), "vllm");
     assert.equal(detect({ metrics: response(sampleText("llamacpp-idle.prom")) }), "llamacpp");
     assert.equal(detect({ metrics: response(sampleText("tgi-load.prom")) }), "tgi");
+    const trtllm = { "/prometheus/metrics": response(sampleText("trtllm-load.prom")) };
+    assert.equal(detect({ metrics: response("[]"), facts: trtllm }), "trtllm");
+    assert.equal(detect({ metrics: response(sampleText("triton-load.prom")) }), "triton");
     assert.equal(detect({ metrics: response('other{by="vllm:"} 1\n') }), "custom");
   });
 
@@ -29,6 +32,13 @@ describe("detection of an engine", () => {
     assert.equal(detect({ metrics: response("", 501), facts: { "/props": response({ total_slots: 4 }) } }), "llamacpp");
     assert.equal(detect({ facts: { "/info": response({ model_id: "m", max_total_tokens: 4096 }) } }), "tgi");
     assert.equal(detect({ models: response({ data: [{ id: "m", owned_by: "vllm" }] }) }), "vllm");
+  });
+
+  it("finds a trtllm-serve and a Triton that show no metrics by their models, and a Triton that runs a vLLM", () => {
+    const listed = (owner: string) => response({ data: [{ id: "m", owned_by: owner }] });
+    assert.equal(detect({ metrics: response("[]"), models: listed("tensorrt_llm") }), "trtllm");
+    assert.equal(detect({ models: listed("Triton Inference Server") }), "triton");
+    assert.equal(detect({ metrics: response('nv_inference_count{model="m"} 1\nvllm:x 1\n') }), "triton");
   });
 
   it("is undecided while a server loads or doesn't answer", () => {

@@ -6,11 +6,14 @@
 import type { EngineName } from "@zml/protocol";
 import type { Adapter, NodeReading, PollResponse, PollResponses } from "./adapter.ts";
 import { llamacpp } from "./llamacpp.ts";
+import { sglang } from "./sglang.ts";
 import { tgi } from "./tgi.ts";
+import { triton } from "./triton.ts";
+import { trtllm } from "./trtllm.ts";
 import { vllm } from "./vllm.ts";
 
-/** In the order of asking. `custom` is not among them: it is what is left. */
-const DETECTABLE: readonly Adapter[] = [vllm, llamacpp, tgi];
+/** In the order of asking: Triton before the engines that can run inside it. `custom` is what is left. */
+const DETECTABLE: readonly Adapter[] = [triton, vllm, llamacpp, tgi, trtllm];
 
 /** What a detection asks, all at once. */
 export const DETECTION_PATHS = {

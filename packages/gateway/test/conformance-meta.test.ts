@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { ERROR_CODES, ERRORS, type ErrorCode, isErrorCode } from "@zml/protocol";
+import { isDeepStrictEqual } from "node:util";
+import { ERROR_CODES, ERRORS, isErrorCode } from "@zml/protocol";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import { exampleOf, matchersIn, mismatch } from "./conformance-match.ts";
 import { bodyBytes } from "./conformance-node.ts";
@@ -12,9 +14,12 @@ import { readVectors, SCHEMA_PATH, schemaText, type Vector, vectorFiles } from "
 const vectors = vectorFiles().flatMap((file) => readVectors(file));
 
 /** Codes that no single call from outside can bring about, with what tests them instead. */
-const OUT_OF_REACH: Partial<Record<ErrorCode, string>> = {
+const OUT_OF_REACH: Readonly<Record<string, string>> = {
   shutting_down: "needs the end of the process while the call runs: robustness.test.ts",
   internal_error: "a fault that the gateway does not know can't be brought about from outside",
+  context_length_exceeded: "needs nodes that have told their limits",
+  images_unsupported: "needs nodes that have told what they read",
+  endpoint_unsupported: "needs nodes that have told what they serve",
 };
 
 /** The error code that the gateway answers with, or tells in a last event. */
@@ -51,6 +56,13 @@ test("there are at least sixty vectors for the gateway and as many for the SDKs,
   for (const runner of ["gateway", "sdk"] as const) {
     assert.ok(vectors.filter(({ runs }) => runs.includes(runner)).length >= 60, runner);
   }
+});
+
+test("the page about vectors shows one as it is, and names every file", () => {
+  const page = readFileSync(join(import.meta.dirname, "../../../docs/reference/conformance.md"), "utf8");
+  const shown: unknown = JSON.parse(/^```json\n([\s\S]*?)^```$/m.exec(page)?.[1] ?? "null");
+  assert.ok(vectors.some((vector) => isDeepStrictEqual(vector, shown)));
+  for (const file of vectorFiles()) assert.ok(page.includes(`| \`${file}\` |`), file);
 });
 
 test("every error code that one call can bring about has a vector that brings it about", () => {

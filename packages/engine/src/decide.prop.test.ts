@@ -41,7 +41,9 @@ const nodeArbitrary: fc.Arbitrary<NodeSpec> = fc
     priceUsdPerHour: fc.constantFrom(0, 1, 2, 4, 3, Number.NaN, undefined),
     tokensPerSecond: seldom(speed, 1),
     streamTokensPerSecond: seldom(fc.constantFrom(20, 40, 160), 1),
-    contextTokens: seldom(fc.constantFrom(1000, 8000), 1),
+    contextTokens: seldom(fc.constantFrom(140, 1000, 8000), 1),
+    readsImages: seldom(fc.boolean(), 1),
+    endpoints: seldom(fc.subarray([...ENDPOINTS])),
     drainPerSecond: seldom(fc.constantFrom(0, 0.01, 0.5, 4), 1),
     isDraining: seldom(fc.constant(true)),
     isUnhealthy: seldom(fc.constant(true)),
@@ -65,6 +67,9 @@ const overlayArbitrary: fc.Arbitrary<Partial<NodeSpec>> = fc
     { weight: 1, arbitrary: fc.record({ maxInFlight: fc.constantFrom(0, 1, 2) }) },
     { weight: 1, arbitrary: fc.record({ priceUsdPerHour: fc.constantFrom(Number.NaN, 0) }) },
     { weight: 1, arbitrary: fc.record({ isUnhealthy: fc.constant(true) }) },
+    { weight: 1, arbitrary: fc.record({ readsImages: fc.constant(false) }) },
+    { weight: 1, arbitrary: fc.record({ contextTokens: fc.constantFrom(140, 600, 1000) }) },
+    { weight: 1, arbitrary: fc.record({ endpoints: fc.constantFrom([], ["embeddings" as const]) }) },
   )
   .map((overlay) => stripped(overlay));
 
@@ -103,6 +108,10 @@ const caseArbitrary = fc.record({
   isStream: fc.boolean(),
   maxTokens: fc.constantFrom(Number.NaN, 16, 1024),
   answers: fc.constantFrom(1, 1, 2),
+  promptTokens: fc.constantFrom(128, 128, 9000),
+  promptTokensAtLeast: fc.constantFrom(0, 0, 511, 700, 1024, 5000),
+  hasImages: fc.boolean(),
+  adapterMissing: seldom(fc.record({ A: fc.nat(2), C: fc.nat(2) }), 2),
   failed: fc.array(fc.nat(29), { maxLength: 4 }),
   contextAboveTokens: fc.constantFrom(Number.NaN, Number.NaN, 1000, Number.POSITIVE_INFINITY),
   heads: seldom(fc.array(fc.record({ policy: fc.nat(2), isOther: fc.boolean(), hasTried: fc.boolean() })), 3),
@@ -122,7 +131,7 @@ function setUp(given: Case) {
     families: FAMILIES,
     policies: policies.map((policy, index) => ({ ...policy, name: `p${index}` })),
     models: [
-      { name: "m", meanOutputTokens: given.meanOutputTokens },
+      { name: "m", meanOutputTokens: given.meanOutputTokens, adapterMissing: given.adapterMissing ?? {} },
       { name: "other", nodes: served },
     ],
     workers: 3,
@@ -132,9 +141,11 @@ function setUp(given: Case) {
     hint: given.hint ?? null,
     endpoint: given.endpoint,
     isStream: given.isStream,
-    promptTokens: 128,
+    promptTokens: given.promptTokens,
     maxTokens: given.maxTokens,
     answers: given.answers,
+    promptTokensAtLeast: given.promptTokensAtLeast,
+    hasImages: given.hasImages,
   });
   for (const row of given.failed) if (row < nodes.length) noteFailedRow(request, row);
   request.contextAboveTokens = given.contextAboveTokens;
@@ -160,14 +171,17 @@ function setUp(given: Case) {
       hint: given.hint ?? null,
       endpoint: given.endpoint,
       isStream: given.isStream,
-      promptTokens: 128,
+      promptTokens: given.promptTokens,
       maxTokens: given.maxTokens,
       answers: given.answers,
+      promptTokensAtLeast: given.promptTokensAtLeast,
+      hasImages: given.hasImages,
       failedRows: given.failed.filter((row) => row < nodes.length),
       contextAboveTokens: given.contextAboveTokens,
       ticket: request.ticket,
     },
     meanOutputTokens: given.meanOutputTokens,
+    adapterMissing: given.adapterMissing ?? {},
     heads,
     parked: (given.heads ?? []).slice(0, heads.length).filter((head) => !head.isOther).length,
     nowMs: NOW_MS,
@@ -189,6 +203,9 @@ test("a decision is the one that the rules, applied slowly, allow", () => {
         assert.equal(booking, null);
         assert.equal(REASONS[decision.reason], expected.reason);
         assert.equal(HINT_USES[decision.hint], expected.hint);
+        const lacking = EXCLUSIONS[decision.lacking];
+        if (expected.kind === "incapable") assert.ok(lacking !== undefined && expected.lacking.includes(lacking));
+        else assert.equal(lacking, undefined);
         near(decision.retryAfterMs, expected.retryAfterMs);
         assert.equal(decision.row, -1);
         return;

@@ -5,8 +5,14 @@
 
 import { announceRoom, headsBefore, parkedFor } from "./admission/saturation-queue.ts";
 import { assert } from "./assert.ts";
-import { type AvailabilityContext, CANDIDATE, exclusionOf, queryAvailability } from "./availability/query.ts";
-import { isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
+import {
+  type AvailabilityContext,
+  CANDIDATE,
+  exclusionOf,
+  largestContext,
+  queryAvailability,
+} from "./availability/query.ts";
+import { isAnyTooSmall, isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
 import { BOOKING_RACES_MAX, BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens } from "./cost/estimate.ts";
@@ -61,11 +67,16 @@ export function decide(
   for (let tries = 0; ; tries++) {
     begin(decision);
     const heads = headsBefore(table, decider.directory, request.ticket);
-    const context = { nowTick, heads, draw, mayTryCooling: false };
+    const context = { nowTick, heads, draw, mayTryCooling: false, contextFloor: request.context.likely };
     queryAvailability(table, request, context, decision);
     if (decision.candidates.count === 0 && isOnlyCooling(table, request, decision)) {
       context.mayTryCooling = true;
       queryAvailability(table, request, context, decision);
+    }
+    if (decision.candidates.count === 0 && isAnyTooSmall(decision)) {
+      // its size is a rough estimate: the largest node that is there gets the request, and says what it makes of it
+      context.contextFloor = largestContext(table, request, context);
+      if (context.contextFloor > 0) queryAvailability(table, request, context, decision);
     }
     if (!choose(table, request, { estimator, draw }, decision)) {
       judgeNoNode(table, request, { nowTick, parked: parkedFor(table, request.model) }, decision);
@@ -98,6 +109,7 @@ function begin(decision: Decision): void {
   decision.trial.endpoint = 0;
   decision.dataAgeMs = Number.NaN;
   decision.retryAfterMs = Number.NaN;
+  decision.lacking = -1;
 }
 
 /**
@@ -137,7 +149,7 @@ export function bookAgain(
   nowMs: number,
 ): Booking | null {
   const place = { row, placement, endpoint: request.endpoint };
-  const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false };
+  const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false, contextFloor: 0 };
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax: Number.POSITIVE_INFINITY, trial });
   return depth < 0 ? null : completeBooking(decider.table, decider.worker, row, vectorOf(request));
 }

@@ -9,7 +9,14 @@ import { EXCLUSIONS } from "./reasons.ts";
 const EXCLUSION_COUNT = EXCLUSIONS.length;
 
 /** How a decision ended. */
-export type DecisionKind = "chosen" | "saturated" | "exhausted";
+export type DecisionKind =
+  | "chosen"
+  /** No node can take it now. */
+  | "saturated"
+  /** Every node that is left has failed it. */
+  | "exhausted"
+  /** No node could ever take it: each lacks something that it needs. */
+  | "incapable";
 
 /** Evidence per position of the policy's chain. */
 export interface FamilyEvidence {
@@ -90,6 +97,8 @@ export interface Decision {
   bookingRaces: number;
   /** Wait that a saturated caller is told, ms. */
   retryAfterMs: number;
+  /** What most nodes lack where each lacks something (`incapable`): index into `EXCLUSIONS`, -1: not so. */
+  lacking: number;
   /** Chain positions in use. */
   families: number;
   readonly evidence: FamilyEvidence;
@@ -119,6 +128,7 @@ export function createDecision(): Decision {
     directoryVersion: 0,
     bookingRaces: 0,
     retryAfterMs: Number.NaN,
+    lacking: -1,
     families: 0,
     outsideChain: 0,
     candidates: { count: 0, rankedLast: 0, index: new Int32Array(64), rank: new Float64Array(64) },

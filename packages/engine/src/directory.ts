@@ -46,6 +46,11 @@ export interface ModelData {
   rows: Int32Array;
   placements: Int32Array;
   families: Int32Array;
+  /**
+   * Of an adapter (LoRA): nodes that serve the model it is for and not the adapter, by family index. They take part in no
+   * decision; its evidence names them.
+   */
+  adapterMissing?: Int32Array;
 }
 
 /** One account, as data that crosses threads. */

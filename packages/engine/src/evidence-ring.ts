@@ -61,6 +61,7 @@ const INTEGERS = [
   "hint",
   "endpoint",
   "isStream",
+  "hasImages",
   "reason",
   "identity",
   "family",
@@ -188,6 +189,7 @@ export function writeDecision(
   ints[i + I.hint] = decision.hint;
   ints[i + I.endpoint] = request.endpoint;
   ints[i + I.isStream] = request.isStream ? 1 : 0;
+  ints[i + I.hasImages] = request.hasImages ? 1 : 0;
   ints[i + I.reason] = decision.reason;
   ints[i + I.identity] = decision.row < 0 ? -1 : (table.identity[decision.row] as number);
   ints[i + I.family] = decision.family;
@@ -301,6 +303,7 @@ export interface EvidenceRecord extends Record<(typeof NUMBERS)[number], number>
   hint: HintUse;
   endpoint: Endpoint;
   isStream: boolean;
+  hasImages: boolean;
   reason: Reason;
   identity: number;
   family: number;
@@ -353,6 +356,7 @@ function copyRecord(ring: EvidenceRing, slot: number, sequence: number): Evidenc
     hint: nameOf(HINT_USES, int("hint")),
     endpoint: nameOf(ENDPOINTS, int("endpoint")),
     isStream: int("isStream") === 1,
+    hasImages: int("hasImages") === 1,
     reason: nameOf(REASONS, int("reason")),
     identity: int("identity"),
     family: int("family"),

@@ -135,6 +135,12 @@ const PLACEMENT_NUMBERS = [
   "placementErrorRate",
 ] as const;
 
+/** Int32 columns of a placement, written by the control thread. */
+const PLACEMENT_INTEGERS = [
+  /** Bits of what the model on this node is known to lack (see `capabilities.ts`); 0: nothing is known to be missing. */
+  "lacks",
+] as const;
+
 /** Deadlines of a placement. */
 const PLACEMENT_DEADLINES = [
   /** End of the time without traffic after the node refused the model. Past but not 0: one trial, which moves it on. */
@@ -179,6 +185,7 @@ export interface FleetTable
     Integers<typeof NODE_DEADLINES>,
     Integers<typeof NODE_NOTES>,
     Numbers<typeof PLACEMENT_NUMBERS>,
+    Integers<typeof PLACEMENT_INTEGERS>,
     Integers<typeof PLACEMENT_DEADLINES>,
     Numbers<typeof MODEL_NUMBERS> {
   readonly buffer: SharedArrayBuffer;
@@ -255,6 +262,7 @@ function layOut(buffer: SharedArrayBuffer, nodes: number, workers: number): { ta
     ...columns(NODE_TALLIES, () => int32(nodes)),
     ...columns(NODE_DEADLINES, () => int32(nodes)),
     ...columns(NODE_NOTES, () => int32(nodes)),
+    ...columns(PLACEMENT_INTEGERS, () => int32(placements)),
     ...columns(PLACEMENT_DEADLINES, () => int32(placements)),
     total: columns(BOOKING_COUNTS, () => int32(nodes)),
     own: Array.from({ length: workers }, () => columns(BOOKING_COUNTS, () => int32(nodes))),
@@ -340,6 +348,7 @@ export function isRowIdle(table: FleetTable, row: number): boolean {
 /** Takes a free placement row for a model on a node. Speeds start at the documented defaults. */
 export function takePlacementRow(table: FleetTable, placement: number): void {
   for (const name of PLACEMENT_NUMBERS) table[name][placement] = Number.NaN;
+  for (const name of PLACEMENT_INTEGERS) table[name][placement] = 0;
   for (const name of PLACEMENT_DEADLINES) table[name][placement] = 0;
   table.tokensPerSecond[placement] = DEFAULT_TOKENS_PER_SECOND;
   table.streamTokensPerSecond[placement] = DEFAULT_STREAM_TOKENS_PER_SECOND;

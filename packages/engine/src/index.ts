@@ -9,6 +9,7 @@ export * from "./availability/health-score.ts";
 export * from "./availability/speeds.ts";
 export * from "./availability/throughput.ts";
 export * from "./bounds.ts";
+export * from "./capabilities.ts";
 export * from "./claims.ts";
 export * from "./cost/estimate.ts";
 export * from "./deadline.ts";

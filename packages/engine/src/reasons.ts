@@ -38,6 +38,8 @@ export const NO_NODE_REASONS = [
   "retry_budget_exhausted",
   /** The request was refused before routing (see `error.code`). */
   "refused",
+  /** Every node of the chain lacks something that the request needs: context, images or the endpoint. */
+  "no_capable_node",
 ] as const;
 export type NoNodeReason = (typeof NO_NODE_REASONS)[number];
 
@@ -45,7 +47,7 @@ export type NoNodeReason = (typeof NO_NODE_REASONS)[number];
 export const REASONS = [...CHOICE_REASONS, ...NO_NODE_REASONS] as const;
 export type Reason = (typeof REASONS)[number];
 
-/** Why a node was left out of a decision, in the order in which availability asks. */
+/** Why a node was left out of a decision; up to `reserved_for_queue` in the order in which availability asks. */
 export const EXCLUSIONS = [
   /** Its family is not in the policy's chain. */
   "not_in_chain",
@@ -67,12 +69,16 @@ export const EXCLUSIONS = [
   "misconfigured",
   /** It does not implement this endpoint. */
   "endpoint_unsupported",
-  /** The request is larger than what it takes. */
+  /** The request is larger than what it takes; or probably is, and a node with a larger context can take it. */
   "context_too_small",
   /** Its depth has reached `max_in_flight`. */
   "at_capacity",
   /** A request that parked earlier has the first claim on its room. */
   "reserved_for_queue",
+  /** The request holds images and its model reads none; asked after `endpoint_unsupported`. */
+  "images_unsupported",
+  /** It serves the model that this adapter (LoRA) is for, and not the adapter; known without asking. */
+  "adapter_missing",
 ] as const;
 export type Exclusion = (typeof EXCLUSIONS)[number];
 

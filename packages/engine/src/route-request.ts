@@ -2,6 +2,7 @@
 
 import { assert } from "./assert.ts";
 import { FAILED_NODES_MAX } from "./bounds.ts";
+import { type ContextNeed, contextNeedOf, needsOf } from "./capabilities.ts";
 import type { Model, Policy } from "./directory.ts";
 import type { PolicySource } from "./reasons.ts";
 
@@ -27,6 +28,12 @@ export interface RouteRequest {
   readonly maxTokens: number;
   /** Answers asked for (`n`), at least 1. */
   readonly answers: number;
+  /** The prompt holds images. */
+  readonly hasImages: boolean;
+  /** Bits of what it needs of a node (see `capabilities.ts`). */
+  readonly needs: number;
+  /** The context that it takes. */
+  readonly context: ContextNeed;
   /** Time of admission, engine clock ms. */
   readonly admittedAtMs: number;
 
@@ -63,14 +70,20 @@ export interface RouteRequestStart {
   promptTokens: number;
   maxTokens: number;
   answers: number;
+  /** The least that the prompt can have, tokens; 0: nothing is certain. */
+  promptTokensAtLeast: number;
+  hasImages: boolean;
   admittedAtMs: number;
 }
 
 /** A fresh request, with no attempt made. */
 export function createRouteRequest(start: RouteRequestStart): RouteRequest {
   assert(start.answers >= 1, "a request asks for at least one answer");
+  const { promptTokensAtLeast: _, ...rest } = start;
   return {
-    ...start,
+    ...rest,
+    needs: needsOf(start.endpoint, start.hasImages),
+    context: contextNeedOf(start),
     ticket: 0,
     attempts: 0,
     dispatches: 0,

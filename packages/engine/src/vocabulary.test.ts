@@ -212,7 +212,8 @@ const excluded: [Exclusion, NodeSpec, Reason][] = [
   ["trial_running", { family: A, cooldownUntilMs: 16, trialUntilMs: NOW_MS + 16_000 }, "no_node_available"],
   ["backing_off", { family: A, backoffUntilMs: NOW_MS + 16_000 }, "queue_saturated"],
   ["misconfigured", { family: A, misconfiguredUntilMs: NOW_MS + 16_000 }, "no_node_available"],
-  ["endpoint_unsupported", { family: A, endpointUntilMs: { chat_completions: NOW_MS + 16_000 } }, "no_node_available"],
+  ["endpoint_unsupported", { family: A, endpointUntilMs: { chat_completions: NOW_MS + 16_000 } }, "no_capable_node"],
+  ["endpoint_unsupported", { family: A, endpoints: ["embeddings"] }, "no_capable_node"],
   ["at_capacity", { family: A, maxInFlight: 2, foreign: 1, inFlight: 1 }, "queue_saturated"],
 ];
 
@@ -252,6 +253,82 @@ test("a node whose context is known to be too small, or not known to be larger, 
   assert.equal(decide(fleet.decider(), request, NOW_MS, 0, decision), null);
   assert.equal(excludedCount(decision, 0, EXCLUSIONS.indexOf("context_too_small")), 2);
   reached.add("context_too_small");
+});
+
+/** Counts of one word, by family of the chain. */
+function counted(decision: ReturnType<typeof createDecision>, exclusion: Exclusion): number[] {
+  return Array.from({ length: decision.families }, (_, position) =>
+    excludedCount(decision, position, EXCLUSIONS.indexOf(exclusion)),
+  );
+}
+
+test("images go to a node that reads them, or may, and not to one that is known not to", () => {
+  const nodes: NodeSpec[] = [{ family: A, readsImages: false }, { family: B }];
+  const { decision, row } = decideOn({ nodes }, { hasImages: true });
+  assert.equal(row, 1);
+  assert.deepEqual(counted(decision, "images_unsupported"), [1, 0]);
+  assert.equal(decideOn({ nodes }).row, 0, "text goes to either");
+  reached.add("images_unsupported");
+});
+
+test("where each node lacks something the request is the caller's mistake, and the commonest lack is named", () => {
+  const nodes: NodeSpec[] = [
+    { family: A, readsImages: false, isDraining: true },
+    { family: A, readsImages: false, isUnhealthy: true },
+    { family: B, endpoints: ["embeddings"], maxInFlight: 0 },
+  ];
+  const { decision, reason } = decideOn({ nodes }, { hasImages: true });
+  assert.deepEqual([decision.kind, reason], ["incapable", "no_capable_node"]);
+  assert.equal(EXCLUSIONS[decision.lacking], "images_unsupported");
+  assert.equal(decision.retryAfterMs, Number.NaN);
+});
+
+for (const [what, other, expected] of [
+  ["is down", { family: B, isUnhealthy: true }, "no_node_available"],
+  ["is full", { family: B, maxInFlight: 0 }, "queue_saturated"],
+  ["was never polled", { family: B, goodPolls: 0 }, "no_node_available"],
+  ["cools", { family: B, cooldownUntilMs: NOW_MS + 16_000 }, "no_node_available"],
+] as [string, NodeSpec, Reason][]) {
+  test(`a node that could take it and ${what} makes it saturation`, () => {
+    const large = { promptTokens: 5000, promptTokensAtLeast: 5000, hasImages: true };
+    const { decision, reason } = decideOn({ nodes: [{ family: A, contextTokens: 2048 }, other] }, large);
+    assert.deepEqual([decision.kind, reason], ["saturated", expected]);
+  });
+}
+
+test("a prompt goes past nodes that it probably does not fit, limit included, without asking them", () => {
+  const nodes: NodeSpec[] = [
+    { family: A, contextTokens: 4096, tokensPerSecond: 4000 },
+    { family: A, contextTokens: 16_384 },
+  ];
+  assert.equal(decideOn({ nodes }, { promptTokens: 3000 }).row, 0);
+  const { row, decision } = decideOn({ nodes }, { promptTokens: 3000, maxTokens: 2000 });
+  assert.equal(row, 1);
+  assert.deepEqual(counted(decision, "context_too_small"), [1]);
+  assert.equal(decideOn({ nodes }, { promptTokens: 3000, maxTokens: 2000, endpoint: "embeddings" }).row, 0);
+});
+
+test("an estimate that fits nowhere is no refusal: of the nodes with room the largest gets the request", () => {
+  const nodes: NodeSpec[] = [4096, 16_384, 8192].map((contextTokens) => ({ family: A, contextTokens }));
+  assert.equal(decideOn({ nodes }, { promptTokens: 90_000 }).row, 1);
+  const full = nodes.map((node, row) => (row === 1 ? { ...node, maxInFlight: 0 } : node));
+  assert.equal(decideOn({ nodes: full }, { promptTokens: 90_000 }).row, 2);
+});
+
+test("a prompt that is certainly larger than every context reaches no node", () => {
+  const nodes: NodeSpec[] = [4096, 8191].map((contextTokens) => ({ family: A, contextTokens }));
+  const { decision } = decideOn({ nodes }, { promptTokens: 90_000, promptTokensAtLeast: 8192 });
+  assert.deepEqual([decision.kind, EXCLUSIONS[decision.lacking]], ["incapable", "context_too_small"]);
+  const unknown = [...nodes, { family: A }];
+  assert.equal(decideOn({ nodes: unknown }, { promptTokens: 90_000, promptTokensAtLeast: 8192 }).row, 2);
+});
+
+test("nodes that serve an adapter's model without the adapter stand in the evidence and take part in nothing", () => {
+  const models = [{ nodes: [1], adapterMissing: { A: 2 } }];
+  const { decision, row } = decideOn({ nodes: [{ family: A }, { family: B }], models });
+  assert.equal(row, 1);
+  assert.deepEqual(counted(decision, "adapter_missing"), [2, 0]);
+  reached.add("adapter_missing");
 });
 
 test("room that a parked request can use is reserved for it", () => {
@@ -349,6 +426,8 @@ const call = {
   promptTokens: 1,
   maxTokens: Number.NaN,
   answers: 1,
+  promptTokensAtLeast: 0,
+  hasImages: false,
 };
 const named: FleetSpec = {
   nodes: [{ family: B }, { family: A }],

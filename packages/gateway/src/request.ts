@@ -31,7 +31,7 @@ import { AttemptRun } from "./dispatch/attempt-run.ts";
 import { composeCall } from "./dispatch/node-call.ts";
 import type { Upstream } from "./dispatch/upstream.ts";
 import type { Exchange } from "./exchange.ts";
-import { endEarly, giveUp, refuseWait, saturate } from "./failover/final-answer.ts";
+import { endEarly, giveUp, refuseIncapable, refuseWait, saturate } from "./failover/final-answer.ts";
 
 /** Serves one request of a routed endpoint. Never rejects: a failure of ours is this request's alone. */
 export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeBody: () => void): Promise<void> {
@@ -90,6 +90,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
       if (plane.decision.kind === "exhausted" && last !== null) {
         return giveUp(exchange, request, last, "nodes_exhausted");
       }
+      if (plane.decision.kind === "incapable") return refuseIncapable(plane, exchange, request, plane.decision);
       return saturate(plane, exchange, request, plane.decision);
     }
     previous = chosen.sequence;

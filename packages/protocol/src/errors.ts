@@ -124,6 +124,27 @@ export const ERRORS = table({
       `there is no accelerator family ${quoted(family)}: ${listed("families", known)}`,
   },
 
+  // What no node that serves the model can do.
+  context_length_exceeded: {
+    ...invalid,
+    status: 400,
+    message: ({ model, atLeast, largest }: { model: string; atLeast: number; largest: number }) =>
+      `the prompt has at least ${atLeast} tokens, and the largest context of a node that serves ${quoted(model)} is ${largest} tokens: send less`,
+  },
+  images_unsupported: {
+    ...invalid,
+    status: 400,
+    message: ({ model }: { model: string }) =>
+      `no node that serves ${quoted(model)} reads images: take them out, or name a model that does`,
+  },
+  endpoint_unsupported: {
+    ...invalid,
+    anthropicType: "not_found_error",
+    status: 404,
+    message: ({ model, path }: { model: string; path: string }) =>
+      `no node that serves ${quoted(model)} answers ${path}: use another endpoint, or name a model that does`,
+  },
+
   // Access and routes.
   missing_api_key: {
     ...invalid,

@@ -21,6 +21,10 @@ export interface RoutingCall {
   maxTokens: number;
   /** `n`, at least 1. */
   answers: number;
+  /** The least that the prompt can have, tokens; 0: nothing is certain. */
+  promptTokensAtLeast: number;
+  /** The prompt holds images. */
+  hasImages: boolean;
 }
 
 /** Why a call was refused, with the names that would have been right. */
@@ -78,6 +82,8 @@ export function admit(directory: Directory, call: RoutingCall, nowMs: number): A
       promptTokens: call.promptTokens,
       maxTokens: call.maxTokens,
       answers: call.answers,
+      promptTokensAtLeast: call.promptTokensAtLeast,
+      hasImages: call.hasImages,
       admittedAtMs: nowMs,
     }),
   };

@@ -14,13 +14,17 @@ export function mayPark({ policy, model }: RouteRequest, decision: Decision, wai
 }
 
 /** True while nothing but model, policy and endpoint says which nodes the request can use. */
-export function isPlain({ failedCount, contextAboveTokens }: RouteRequest): boolean {
-  return failedCount === 0 && Number.isNaN(contextAboveTokens);
+export function isPlain({ failedCount, contextAboveTokens, hasImages, context }: RouteRequest): boolean {
+  return failedCount === 0 && Number.isNaN(contextAboveTokens) && !hasImages && context.atLeast === 0;
 }
 
-/** What beside model and policy says which nodes the request can use; it does not change while the request waits. */
+/**
+ * What beside model and policy says which nodes the request can use; it does not change while the request waits. What it
+ * takes of context probably is not part of that: it only says which nodes come first.
+ */
 export function waitKindOf(request: RouteRequest): string {
-  const { endpoint, contextAboveTokens, failedRows, failedCount } = request;
+  const { endpoint, needs, context, contextAboveTokens, failedRows, failedCount } = request;
   if (isPlain(request)) return String(endpoint);
-  return `${endpoint} ${contextAboveTokens} ${failedRows.slice(0, failedCount).sort().join(" ")}`;
+  const failed = failedRows.slice(0, failedCount).sort().join(" ");
+  return `${endpoint} ${needs} ${context.atLeast} ${contextAboveTokens} ${failed}`;
 }

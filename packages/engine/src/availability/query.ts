@@ -3,10 +3,11 @@
  * over the rows that serve the model, reading the table only.
  */
 
+import { lacksEndpoint, lacksImages } from "../capabilities.ts";
 import { canUse, type WaitingHead } from "../claims.ts";
 import { type Decision, reserveCandidates } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
-import { isRankedLast } from "../load.ts";
+import { depthOf, isRankedLast } from "../load.ts";
 import { ENDPOINTS, EXCLUSIONS, type Exclusion } from "../reasons.ts";
 import { hasFailedOn, type RouteRequest } from "../route-request.ts";
 
@@ -31,6 +32,8 @@ export interface AvailabilityContext {
   draw: number;
   /** True when every node of the model cools: one whose poll succeeded since its failure may then be tried. */
   mayTryCooling: boolean;
+  /** Nodes whose context is known to be smaller are left out, tokens: the rough estimate, while a node can hold that. */
+  contextFloor: number;
 }
 
 /** Fills the evidence columns of `decision` for each family of the policy's chain. O(rows of the model). */
@@ -64,10 +67,11 @@ const passes = new WeakMap<FleetTable, Pass>();
 function createPass(table: FleetTable): Pass {
   const { foreign, waiting, concurrencyLimit, tokensPerSecond, elsewhere, maxInFlight, goodPolls } = table;
   const { isLive, isDraining, isUnhealthy, cooldownUntil, backoffUntil, overloadedAtPoll } = table;
-  const { misconfiguredUntil, endpointUntil } = table;
+  const { misconfiguredUntil, endpointUntil, lacks, contextTokens } = table;
   const { inFlight } = table.total;
   return (request, context, decision) => {
-    const { policy, model, endpoint } = request;
+    const { policy, model, endpoint, needs } = request;
+    const { contextFloor } = context;
     const { rows, placements, families } = model;
     const { positionOfFamily, acceptableWaiting } = policy;
     const { rank: ranks, best, depth: depths, bestAcceptable, acceptableRank, excluded } = decision.evidence;
@@ -98,9 +102,14 @@ function createPass(table: FleetTable): Pass {
         (cooldownUntil[row] as number) |
         (backoffUntil[row] as number) |
         (misconfiguredUntil[placement] as number) |
-        (endpointUntil[row * ENDPOINT_COUNT + endpoint] as number);
+        (endpointUntil[row * ENDPOINT_COUNT + endpoint] as number) |
+        ((lacks[placement] as number) & needs);
       const isOrdinary =
-        oddities === 0 && isPlainRequest && (goodPolls[row] as number) !== 0 && depth < (maxInFlight[row] as number);
+        oddities === 0 &&
+        isPlainRequest &&
+        (goodPolls[row] as number) !== 0 &&
+        depth < (maxInFlight[row] as number) &&
+        !((contextTokens[placement] as number) < contextFloor);
       if (!isOrdinary) {
         const exclusion = exclusionOf(table, request, context, row, placement, depth);
         if (exclusion !== CANDIDATE) {
@@ -140,7 +149,7 @@ function createPass(table: FleetTable): Pass {
 function resetEvidence(decision: Decision, request: RouteRequest): void {
   const { evidence } = decision;
   const { chainFamilies, chainTiers } = request.policy;
-  const { nodesOfFamily, rows } = request.model;
+  const { nodesOfFamily, rows, adapterMissing } = request.model;
   let inChain = 0;
   decision.families = chainFamilies.length;
   decision.candidates.count = 0;
@@ -161,6 +170,11 @@ function resetEvidence(decision: Decision, request: RouteRequest): void {
   }
   decision.outsideChain = rows.length - inChain;
   evidence.excluded.fill(0, 0, chainFamilies.length * EXCLUSION_COUNT);
+  if (adapterMissing === undefined) return;
+  for (let position = 0; position < chainFamilies.length; position++) {
+    const count = adapterMissing[chainFamilies[position] as number] ?? 0;
+    evidence.excluded[position * EXCLUSION_COUNT + INDEX.adapter_missing] = count;
+  }
 }
 
 /**
@@ -187,16 +201,54 @@ export function exclusionOf(
   }
   if ((table.backoffUntil[row] as number) > nowTick) return INDEX.backing_off;
   if ((table.misconfiguredUntil[placement] as number) > nowTick) return INDEX.misconfigured;
-  if ((table.endpointUntil[row * ENDPOINT_COUNT + request.endpoint] as number) > nowTick) {
-    return INDEX.endpoint_unsupported;
-  }
-  if ((table.contextTokens[placement] as number) <= request.contextAboveTokens) return INDEX.context_too_small;
-  if (Number.isNaN(table.contextTokens[placement] as number) && !Number.isNaN(request.contextAboveTokens)) {
+  const lack = lackOf(table, request, nowTick, row, placement);
+  if (lack !== CANDIDATE) return lack;
+  const contextTokens = table.contextTokens[placement] as number;
+  if (!Number.isNaN(request.contextAboveTokens) && !(contextTokens > request.contextAboveTokens)) {
     return INDEX.context_too_small;
   }
   if (depth >= (table.maxInFlight[row] as number)) return INDEX.at_capacity;
   if (context.heads.length > 0 && isReserved(table, context.heads, row)) return INDEX.reserved_for_queue;
+  // asked last: who is left out for this can take the request, if no other node with a larger context does
+  if (contextTokens < context.contextFloor) return INDEX.context_too_small;
   return CANDIDATE;
+}
+
+/**
+ * What a node lacks of what the request needs, whether or not it can take one now: an index into `EXCLUSIONS`, or
+ * `CANDIDATE` for nothing that is known.
+ */
+export function lackOf(
+  table: FleetTable,
+  request: RouteRequest,
+  nowTick: number,
+  row: number,
+  placement: number,
+): number {
+  const lacks = (table.lacks[placement] as number) & request.needs;
+  const isEndpointOut = (table.endpointUntil[row * ENDPOINT_COUNT + request.endpoint] as number) > nowTick;
+  if (isEndpointOut || lacksEndpoint(lacks, request.endpoint)) return INDEX.endpoint_unsupported;
+  if (lacksImages(lacks, request.needs)) return INDEX.images_unsupported;
+  return (table.contextTokens[placement] as number) < request.context.atLeast ? INDEX.context_too_small : CANDIDATE;
+}
+
+/**
+ * The largest context among the nodes that could take the request if its estimated size were no matter, tokens. 0: there
+ * is none, or none whose context is known. O(rows of the model), for requests that found no node only.
+ */
+export function largestContext(table: FleetTable, request: RouteRequest, context: AvailabilityContext): number {
+  const { rows, placements, families } = request.model;
+  const anySize = { ...context, contextFloor: 0 };
+  let largest = 0;
+  for (let index = 0; index < rows.length; index++) {
+    const row = rows[index] as number;
+    const placement = placements[index] as number;
+    const contextTokens = table.contextTokens[placement] as number;
+    if ((request.policy.positionOfFamily[families[index] as number] ?? -1) < 0 || !(contextTokens > largest)) continue;
+    const exclusion = exclusionOf(table, request, anySize, row, placement, depthOf(table, row));
+    if (exclusion === CANDIDATE) largest = contextTokens;
+  }
+  return largest;
 }
 
 /** A cooling node may be tried before its time when a good poll came after a failure that may not be its own. */

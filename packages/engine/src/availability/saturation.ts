@@ -6,15 +6,20 @@ import { type Decision, excludedCount } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { EXCLUSIONS, type Exclusion, type NoNodeReason, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
+import { CANDIDATE, lackOf } from "./query.ts";
 
 /** Exclusions of nodes that are well and have no room now. */
 const FULL: readonly Exclusion[] = ["at_capacity", "reserved_for_queue", "backing_off"];
 /** Exclusions of nodes that do not cool and serve others. */
-const WELL: readonly Exclusion[] = [...FULL, "misconfigured", "endpoint_unsupported", "context_too_small"];
+const WELL: readonly Exclusion[] = [
+  ...FULL,
+  "misconfigured",
+  "endpoint_unsupported",
+  "images_unsupported",
+  "context_too_small",
+];
 /** Exclusions that end by themselves, with a trial or a poll. */
 const RECOVERING: readonly Exclusion[] = ["cooling_down", "trial_running", "not_polled"];
-/** Exclusions that only this request causes. */
-const OF_THIS_REQUEST: readonly Exclusion[] = ["failed_this_request", "context_too_small"];
 
 /**
  * True when every node of the chain cools (those apart that are out for everybody): then a cooling one that answers
@@ -38,8 +43,13 @@ function hasFailedOnWellNode(table: FleetTable, request: RouteRequest): boolean 
   return false;
 }
 
+/** True when a node was left out for its context. */
+export function isAnyTooSmall(decision: Decision): boolean {
+  return countOf(decision, ["context_too_small"]) > 0;
+}
+
 /**
- * Fills kind, reason and `retryAfterMs` of a decision without a candidate.
+ * Fills kind, reason, `retryAfterMs` and `lacking` of a decision without a candidate.
  *
  * @param when `parked` the requests that wait for this model.
  */
@@ -49,17 +59,43 @@ export function judgeNoNode(
   { nowTick, parked }: { nowTick: number; parked: number },
   decision: Decision,
 ): void {
+  decision.lacking = request.failedCount > 0 ? -1 : commonLack(table, request, nowTick);
+  if (decision.lacking >= 0) {
+    settleAs(decision, "incapable", "no_capable_node");
+    return;
+  }
   if (countOf(decision, FULL) > 0) {
     settleAs(decision, "saturated", "queue_saturated");
     decision.retryAfterMs = clampRetryAfter(drainWaitMs(table, request, parked));
     return;
   }
-  const isExhausted = countOf(decision, OF_THIS_REQUEST) > 0 && countOf(decision, RECOVERING) === 0;
+  const needsLarger = !Number.isNaN(request.contextAboveTokens);
+  const isOfThisRequest = countOf(decision, ["failed_this_request"]) > 0 || (needsLarger && isAnyTooSmall(decision));
+  const isExhausted = isOfThisRequest && countOf(decision, RECOVERING) === 0;
   settleAs(decision, isExhausted ? "exhausted" : "saturated", isExhausted ? "nodes_exhausted" : "no_node_available");
   decision.retryAfterMs = clampRetryAfter(trialWaitMs(table, request, nowTick));
 }
 
-function settleAs(decision: Decision, kind: "saturated" | "exhausted", reason: NoNodeReason): void {
+/**
+ * What most nodes of the chain lack, where each lacks something that the request needs, however it is otherwise: waiting
+ * would not help. An index into `EXCLUSIONS`; -1: some node lacks nothing that is known, or there is no node.
+ */
+function commonLack(table: FleetTable, request: RouteRequest, nowTick: number): number {
+  const counts = new Int32Array(EXCLUSIONS.length);
+  let most = -1;
+  for (let index = 0; index < request.model.rows.length; index++) {
+    if (!isInChain(request, index)) continue;
+    const row = request.model.rows[index] as number;
+    const lack = lackOf(table, request, nowTick, row, request.model.placements[index] as number);
+    if (lack === CANDIDATE) return -1;
+    const count = (counts[lack] as number) + 1;
+    counts[lack] = count;
+    if (most < 0 || count > (counts[most] as number)) most = lack;
+  }
+  return most;
+}
+
+function settleAs(decision: Decision, kind: "saturated" | "exhausted" | "incapable", reason: NoNodeReason): void {
   decision.kind = kind;
   decision.reason = REASONS.indexOf(reason);
 }

@@ -23,6 +23,7 @@ import {
   type Endpoint,
   enterQueue,
   type FleetTable,
+  lacksOf,
   type PolicyData,
   queueOf,
   type RouteRequest,
@@ -48,6 +49,10 @@ export interface NodeSpec {
   tokensPerSecond?: number;
   streamTokensPerSecond?: number;
   contextTokens?: number;
+  /** Absent: unknown. */
+  readsImages?: boolean;
+  /** Absent: unknown. */
+  endpoints?: readonly Endpoint[];
   drainPerSecond?: number;
   isDraining?: boolean;
   isUnhealthy?: boolean;
@@ -85,6 +90,8 @@ export interface ModelSpec {
   /** Rows that serve it; default: all. */
   nodes?: readonly number[];
   meanOutputTokens?: number;
+  /** Nodes that serve what this adapter is for and not the adapter, by family. */
+  adapterMissing?: Readonly<Record<string, number>>;
 }
 
 export interface FleetSpec {
@@ -107,6 +114,8 @@ export interface RequestSpec {
   promptTokens?: number;
   maxTokens?: number;
   answers?: number;
+  promptTokensAtLeast?: number;
+  hasImages?: boolean;
   admittedAtMs?: number;
 }
 
@@ -169,6 +178,9 @@ export function buildFleet(spec: FleetSpec): Fleet {
         rows: Int32Array.from(rows),
         placements: Int32Array.from(rows, (row) => row * PLACEMENTS_PER_NODE),
         families: Int32Array.from(rows, (row) => family(spec.nodes[row]?.family ?? "")),
+        ...(model.adapterMissing === undefined
+          ? {}
+          : { adapterMissing: Int32Array.from(families, (name) => model.adapterMissing?.[name] ?? 0) }),
       };
     }),
   });
@@ -191,6 +203,8 @@ export function buildFleet(spec: FleetSpec): Fleet {
         promptTokens: request.promptTokens ?? 100,
         maxTokens: request.maxTokens ?? Number.NaN,
         answers: request.answers ?? 1,
+        promptTokensAtLeast: request.promptTokensAtLeast ?? 0,
+        hasImages: request.hasImages ?? false,
         admittedAtMs: request.admittedAtMs ?? 0,
       }),
     family,
@@ -287,6 +301,7 @@ function fillRow(table: FleetTable, row: number, node: NodeSpec, family: number)
   table.tokensPerSecond[placement] = node.tokensPerSecond ?? 1000;
   table.streamTokensPerSecond[placement] = node.streamTokensPerSecond ?? 40;
   table.contextTokens[placement] = node.contextTokens ?? Number.NaN;
+  table.lacks[placement] = lacksOf({ readsImages: node.readsImages ?? null, endpoints: node.endpoints ?? null });
   table.total.inFlight[row] = node.inFlight ?? 0;
   must(table.own[0]).inFlight[row] = node.inFlight ?? 0;
   if (node.cooldownUntilMs !== undefined) {

@@ -13,6 +13,9 @@ export interface ReferenceRequest {
   promptTokens: number;
   maxTokens: number;
   answers: number;
+  /** Its prompt has at least so many tokens. */
+  promptTokensAtLeast: number;
+  hasImages: boolean;
   /** Rows that already failed this request. */
   failedRows: readonly number[];
   /** It needs a larger context than this, tokens. NaN: no such bound. */
@@ -36,6 +39,8 @@ export interface ReferenceInput {
   policy: ReferencePolicy;
   request: ReferenceRequest;
   meanOutputTokens: number;
+  /** Nodes that serve what this adapter is for and not the adapter, by family. */
+  adapterMissing: Readonly<Record<string, number>>;
   heads: readonly ReferenceHead[];
   /** Requests parked for this model. */
   parked: number;
@@ -52,7 +57,7 @@ export interface ReferenceChoice {
 }
 
 export interface ReferenceAnswer {
-  kind: "chosen" | "saturated" | "exhausted";
+  kind: "chosen" | "saturated" | "exhausted" | "incapable";
   /** Every choice that some draw may lead to; several when equally ranked nodes of a family weigh differently. */
   choices: ReferenceChoice[];
   /** Why there is no node. */
@@ -60,6 +65,8 @@ export interface ReferenceAnswer {
   hint: HintUse;
   /** Wait that a saturated caller is told, ms. NaN: none. */
   retryAfterMs: number;
+  /** What each node lacks of what the request needs, where each lacks something: any of the most frequent. */
+  lacking: Exclusion[];
   /** Nodes left out, by family of the chain. */
   excluded: Record<string, Partial<Record<Exclusion, number>>>;
   outsideChain: number;
@@ -109,7 +116,8 @@ export function referenceCostUsd(input: ReferenceInput, node: NodeSpec): number 
 }
 
 export function referenceDecision(input: ReferenceInput): ReferenceAnswer {
-  const strict = query(input, false);
+  const floor = likelyContext(input);
+  const strict = query(input, { mayTryCooling: false, contextFloor: floor });
   const isAnyCooling = Object.values(strict.excluded).some((counts) => (counts.cooling_down ?? 0) > 0);
   const inService = input.nodes.filter(
     (node) =>
@@ -120,13 +128,21 @@ export function referenceDecision(input: ReferenceInput): ReferenceAnswer {
   );
   // every node cools, or would if its trial did not run: one that answers polls again may be tried
   const doAllCool = inService.every((node) => coolsOrIsTried(node, input));
-  const found = strict.candidates.length === 0 && isAnyCooling && doAllCool ? query(input, true) : strict;
+  const mayTryCooling = strict.candidates.length === 0 && isAnyCooling && doAllCool;
+  let found = mayTryCooling ? query(input, { mayTryCooling, contextFloor: floor }) : strict;
+  if (found.candidates.length === 0) {
+    // whoever could take it if the estimate were no matter: the largest of them get it
+    const anySize = query(input, { mayTryCooling, contextFloor: 0 }).candidates;
+    const contexts = anySize.map(({ row }) => known(input.nodes[row]?.contextTokens, 0));
+    if (contexts.length > 0) found = query(input, { mayTryCooling, contextFloor: Math.max(...contexts) });
+  }
   const answer: ReferenceAnswer = {
     kind: "chosen",
     choices: [],
     reason: null,
     hint: input.request.hint === null ? "none" : "unused",
     retryAfterMs: Number.NaN,
+    lacking: [],
     excluded: found.excluded,
     outsideChain: found.outsideChain,
   };
@@ -156,19 +172,22 @@ function representatives(candidates: readonly Candidate[]): Candidate[][][] {
 
 function query(
   input: ReferenceInput,
-  mayTryCooling: boolean,
+  how: { mayTryCooling: boolean; contextFloor: number },
 ): { candidates: Candidate[]; excluded: ReferenceAnswer["excluded"]; outsideChain: number } {
   const candidates: Candidate[] = [];
   const excluded: ReferenceAnswer["excluded"] = {};
   let outsideChain = 0;
-  for (const family of input.policy.chain.flat()) excluded[family] = {};
+  for (const family of input.policy.chain.flat()) {
+    const missing = input.adapterMissing[family] ?? 0;
+    excluded[family] = missing > 0 ? { adapter_missing: missing } : {};
+  }
   input.nodes.forEach((node, row) => {
     const tier = input.policy.chain.findIndex((families) => families.includes(node.family));
     if (tier < 0) {
       outsideChain += 1;
       return;
     }
-    const exclusion = whyNot(input, node, row, mayTryCooling);
+    const exclusion = whyNot(input, node, row, how);
     if (exclusion !== null) {
       const counts = excluded[node.family] ?? {};
       counts[exclusion] = (counts[exclusion] ?? 0) + 1;
@@ -189,7 +208,12 @@ function coolsOrIsTried(node: NodeSpec, { nodes, request, nowMs }: ReferenceInpu
   return hasFailedHere || doesCool || (node.trialUntilMs ?? 0) > nowMs;
 }
 
-function whyNot(input: ReferenceInput, node: NodeSpec, row: number, mayTryCooling: boolean): Exclusion | null {
+function whyNot(
+  input: ReferenceInput,
+  node: NodeSpec,
+  row: number,
+  { mayTryCooling, contextFloor }: { mayTryCooling: boolean; contextFloor: number },
+): Exclusion | null {
   const { request, nowMs } = input;
   const runs = (untilMs: number | undefined): boolean => untilMs !== undefined && untilMs > nowMs;
   if (request.failedRows.includes(row)) return "failed_this_request";
@@ -205,7 +229,8 @@ function whyNot(input: ReferenceInput, node: NodeSpec, row: number, mayTryCoolin
   }
   if (runs(node.backoffUntilMs)) return "backing_off";
   if (runs(node.misconfiguredUntilMs)) return "misconfigured";
-  if (runs(node.endpointUntilMs?.[request.endpoint])) return "endpoint_unsupported";
+  const lack = whatLacks(input, node);
+  if (lack !== null) return lack;
   const isContextKnownToBeLarger = known(node.contextTokens, Number.NEGATIVE_INFINITY) > request.contextAboveTokens;
   if (!Number.isNaN(request.contextAboveTokens) && !isContextKnownToBeLarger) return "context_too_small";
   if (referenceDepth(node) >= (node.maxInFlight ?? 256)) return "at_capacity";
@@ -216,7 +241,30 @@ function whyNot(input: ReferenceInput, node: NodeSpec, row: number, mayTryCoolin
       head.policy.chain.flat().includes(node.family) &&
       head.rows.includes(row),
   );
-  return isClaimed ? "reserved_for_queue" : null;
+  if (isClaimed) return "reserved_for_queue";
+  return known(node.contextTokens, Number.POSITIVE_INFINITY) < contextFloor ? "context_too_small" : null;
+}
+
+/** What a node cannot do for this request, at any time. */
+function whatLacks({ request, nowMs }: ReferenceInput, node: NodeSpec): Exclusion | null {
+  const refusedUntilMs = node.endpointUntilMs?.[request.endpoint];
+  const hasRefused = refusedUntilMs !== undefined && refusedUntilMs > nowMs;
+  if (hasRefused || node.endpoints?.includes(request.endpoint) === false) return "endpoint_unsupported";
+  if (request.hasImages && node.readsImages === false) return "images_unsupported";
+  // certain is a prompt of one text from 512 tokens on, taken down to a power of two
+  const isOneText = ["chat_completions", "responses", "messages"].includes(request.endpoint);
+  if (!isOneText || request.promptTokensAtLeast < 512) return null;
+  let certain = 512;
+  while (certain * 2 <= request.promptTokensAtLeast) certain *= 2;
+  return known(node.contextTokens, Number.POSITIVE_INFINITY) < certain ? "context_too_small" : null;
+}
+
+/** Context that the request probably takes: prompt and output limit; of many inputs in one body nobody knows. */
+function likelyContext({ request }: ReferenceInput): number {
+  if (request.endpoint === "embeddings" || request.endpoint === "rerank") return 0;
+  const isOneText = request.endpoint !== "completions" && request.promptTokensAtLeast >= 512;
+  const certain = isOneText ? 2 ** Math.floor(Math.log2(request.promptTokensAtLeast)) : 0;
+  return Math.max(certain, request.promptTokens + known(request.maxTokens, 0));
 }
 
 function weigh(input: ReferenceInput, node: NodeSpec, row: number, tier: number): Candidate {
@@ -250,6 +298,13 @@ function judgeNobody(input: ReferenceInput, answer: ReferenceAnswer): ReferenceA
     Object.values(answer.excluded).reduce((sum, c) => sum + names.reduce((part, name) => part + (c[name] ?? 0), 0), 0);
   const chain = input.policy.chain.flat();
   const mine = input.nodes.filter((node) => chain.includes(node.family));
+  const lacks = mine.map((node) => whatLacks(input, node));
+  const frequency = (lack: Exclusion | null): number => lacks.filter((other) => other === lack).length;
+  const most = Math.max(...lacks.map(frequency));
+  if (lacks.length > 0 && !lacks.includes(null) && input.request.failedRows.length === 0) {
+    const lacking = lacks.filter((lack) => lack !== null && frequency(lack) === most) as Exclusion[];
+    return { ...answer, kind: "incapable", reason: "no_capable_node", lacking };
+  }
   const clamp = (waitMs: number): number => (Number.isNaN(waitMs) ? 1000 : Math.min(60_000, Math.max(1000, waitMs)));
   if (count("at_capacity", "reserved_for_queue", "backing_off") > 0) {
     const perSecond = mine.reduce((sum, node) => sum + known(node.drainPerSecond, 0), 0);
@@ -262,7 +317,8 @@ function judgeNobody(input: ReferenceInput, answer: ReferenceAnswer): ReferenceA
     .filter((waitMs) => waitMs > 0);
   const retryAfterMs = clamp(trials.length === 0 ? Number.NaN : Math.min(...trials));
   const mayRecover = count("cooling_down", "trial_running", "not_polled") > 0;
-  const isExhausted = count("failed_this_request", "context_too_small") > 0 && !mayRecover;
+  const isTooLargeForAll = !Number.isNaN(input.request.contextAboveTokens) && count("context_too_small") > 0;
+  const isExhausted = (count("failed_this_request") > 0 || isTooLargeForAll) && !mayRecover;
   return isExhausted
     ? { ...answer, kind: "exhausted", reason: "nodes_exhausted", retryAfterMs }
     : { ...answer, kind: "saturated", reason: "no_node_available", retryAfterMs };

@@ -65,6 +65,8 @@ export async function admitRequest(
     promptTokens: Math.ceil(body.bytes / BYTES_PER_TOKEN),
     maxTokens: scan.maxTokens,
     answers: scan.n,
+    promptTokensAtLeast: 0,
+    hasImages: false,
   };
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {

@@ -66,6 +66,8 @@ export interface DecisionJson {
     readonly stream: boolean;
     /** Estimated from the size of the body. */
     readonly prompt_tokens: number | null;
+    /** The prompt holds images. */
+    readonly images: boolean;
     /** The caller's limit. */
     readonly max_tokens: number | null;
     /** From admission to this decision: waiting for room and earlier attempts. */

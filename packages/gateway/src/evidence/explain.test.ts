@@ -67,6 +67,8 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     promptTokens: 120,
     maxTokens: 256,
     answers: 1,
+    promptTokensAtLeast: 0,
+    hasImages: true,
     admittedAtMs: 1000,
   });
   const ring = createEvidenceRing(16);
@@ -127,7 +129,7 @@ test("the story names policy, families in order, estimate, cost, headroom, winne
   const text = explained(decide({ row: 1, reason: "next_in_chain", estimates: [2500, 900], costs: [0.0012, 0.0018] }));
   assert.match(
     text,
-    /request {3}llama of account default, chat_completions, a stream, about 120 prompt tokens, at most 256/,
+    /request {3}llama of account default, chat_completions, a stream, about 120 prompt tokens and images, at most 256/,
   );
   assert.match(text, /policy {4}batch, the model's: cost, target 2000 ms/);
   assert.match(
@@ -156,6 +158,19 @@ test("who was left out stands with the reason, and a trial is called one", () =>
   assert.match(text, /it is the trial after the node's cooldown/);
   assert.doesNotMatch(text, /price|\$/, "latency does not look at prices");
   assert.match(text, /no target/);
+});
+
+test("what nodes lack stands in words, and so does that all of them lack something", () => {
+  const { decide, explained } = setUp("latency", Number.NaN);
+  const nan = Number.NaN;
+  const excluded = { images_unsupported: 1, adapter_missing: 2, context_too_small: 1, endpoint_unsupported: 1 };
+  const text = explained(
+    decide({ row: -1, reason: "no_capable_node", estimates: [nan, nan], costs: [nan, nan], excluded }),
+  );
+  for (const words of ["1 that reads no images", "2 without the adapter", "1 with too small a context"]) {
+    assert.ok(text.includes(words), text);
+  }
+  assert.match(text, /no node after 500 ms: every node lacks something that the request needs/);
 });
 
 test("a request without a node says why and what the caller was told", () => {

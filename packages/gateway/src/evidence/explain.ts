@@ -25,7 +25,7 @@ function introduction({ decision, decided_at, version, worker, request, policy, 
   const lines = [
     `decision  ${decision} at ${decided_at} (worker ${worker}, configuration ${version})`,
     `request   ${request.model ?? "?"} of account ${request.account ?? "?"}, ${request.endpoint}, ${kind}` +
-      `, about ${count(request.prompt_tokens, "prompt token")}` +
+      `, about ${count(request.prompt_tokens, "prompt token")}${request.images ? " and images" : ""}` +
       (request.max_tokens === null ? "" : `, at most ${count(request.max_tokens, "output token")}`),
     `policy    ${policy.name ?? "?"}, ${SOURCES[policy.source]}: ${policy.cost_priority}, ${target}`,
   ];
@@ -78,6 +78,8 @@ const EXCLUDED: Readonly<Record<Exclusion, string>> = {
   context_too_small: "with too small a context",
   at_capacity: "full",
   reserved_for_queue: "reserved for the queue",
+  images_unsupported: "that reads no images",
+  adapter_missing: "without the adapter",
 };
 
 function asides({ outside_chain, are_prices_unknown }: DecisionJson): string[] {
@@ -157,6 +159,8 @@ function whyText({ choice, policy }: DecisionJson): string {
       return "failover.window_ms after the first failure has passed";
     case "retry_budget_exhausted":
       return "the retry budget is used up";
+    case "no_capable_node":
+      return "every node lacks something that the request needs";
     case "refused":
       return "the request was refused before routing";
     default:

@@ -40,6 +40,7 @@ export function renderDecision(record: EvidenceRecord, names: EvidenceNames, con
       endpoint: record.endpoint,
       stream: record.isStream,
       prompt_tokens: known(record.promptTokens),
+      images: record.hasImages,
       max_tokens: known(record.maxTokens),
       waited_ms: ms(record.decidedAtMs - record.admittedAtMs),
     },

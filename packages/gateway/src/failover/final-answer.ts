@@ -55,6 +55,46 @@ export function saturate(plane: DataPlane, exchange: Exchange, request: RouteReq
   });
 }
 
+/** No node could ever take the request, since each lacks something that it needs: waiting would not help. */
+export function refuseIncapable(plane: DataPlane, exchange: Exchange, request: RouteRequest, decision: Decision): void {
+  const { model, context, policy } = request;
+  exchange.routing = {
+    policy: policy.name,
+    decision: plane.decisionId(plane.lastSequence),
+    reason: "no_capable_node",
+  };
+  const extra = { families: familiesOf(plane, request, decision) };
+  const prompt = exchange.route.path === "/v1/responses" ? "input" : "messages";
+  switch (EXCLUSIONS[decision.lacking]) {
+    case "context_too_small": {
+      const sizes = { atLeast: context.atLeast, largest: largestContextOf(plane, request) };
+      const message = ERRORS.context_length_exceeded.message({ model: model.name, ...sizes });
+      exchange.fail("context_length_exceeded", message, { param: prompt, extra });
+      break;
+    }
+    case "images_unsupported": {
+      const message = ERRORS.images_unsupported.message({ model: model.name });
+      exchange.fail("images_unsupported", message, { param: prompt, extra });
+      break;
+    }
+    default: {
+      const message = ERRORS.endpoint_unsupported.message({ model: model.name, path: exchange.route.path });
+      exchange.fail("endpoint_unsupported", message, { param: "model", extra });
+    }
+  }
+}
+
+/** The largest known context of the model on the nodes of the chain, tokens. */
+function largestContextOf(plane: DataPlane, { model, policy }: RouteRequest): number {
+  let largest = 0;
+  for (let index = 0; index < model.rows.length; index++) {
+    if ((policy.positionOfFamily[model.families[index] as number] ?? -1) < 0) continue;
+    const contextTokens = plane.table.contextTokens[model.placements[index] as number] as number;
+    if (contextTokens > largest) largest = contextTokens;
+  }
+  return largest;
+}
+
 /** A wait for room that ended without any. */
 export function refuseWait(
   plane: DataPlane,

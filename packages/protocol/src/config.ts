@@ -9,7 +9,7 @@ import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
  */
 
 /** Serving engines that have an adapter. */
-export const ENGINES = ["vllm", "llamacpp", "tgi", "trtllm", "triton", "custom"] as const;
+export const ENGINES = ["vllm", "sglang", "llamacpp", "tgi", "trtllm", "triton", "custom"] as const;
 /** A serving engine that has an adapter. */
 export type EngineName = (typeof ENGINES)[number];
 

@@ -13,7 +13,7 @@ import { trtllm } from "./trtllm.ts";
 import { vllm } from "./vllm.ts";
 
 /** In the order of asking: Triton before the engines that can run inside it. `custom` is what is left. */
-const DETECTABLE: readonly Adapter[] = [triton, vllm, llamacpp, tgi, trtllm];
+const DETECTABLE: readonly Adapter[] = [triton, vllm, sglang, llamacpp, tgi, trtllm];
 
 /** What a detection asks, all at once. */
 export const DETECTION_PATHS = {

@@ -15,6 +15,7 @@ export type { Adapter, NodeReading, ReportedModel } from "./adapter.ts";
 /** All adapters, by engine name. */
 const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({
   vllm,
+  sglang,
   llamacpp,
   tgi,
   trtllm,

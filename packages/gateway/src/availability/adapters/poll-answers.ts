@@ -95,3 +95,22 @@ export function modelsOf(
 export function maxModelLenOf(entry: Readonly<Record<string, unknown>>): number {
   return numberOf(entry["max_model_len"]);
 }
+
+/** What only facts tell of models (length, images, endpoints), kept by name where this round did not tell it. */
+export function keepFacts(
+  models: readonly ReportedModel[] | null,
+  previous: NodeReading | null,
+): readonly ReportedModel[] | null {
+  const before = new Map((previous?.models ?? []).map((model) => [model.id, model]));
+  if (models === null || before.size === 0) return models;
+  return models.map((model) => {
+    const known = before.get(model.id);
+    if (known === undefined) return model;
+    return {
+      ...model,
+      contextTokens: Number.isNaN(model.contextTokens) ? known.contextTokens : model.contextTokens,
+      readsImages: model.readsImages ?? known.readsImages,
+      endpoints: model.endpoints ?? known.endpoints,
+    };
+  });
+}

@@ -1,0 +1,69 @@
+/** The body of a plain answer → the object that callers get. */
+import { mediaTypeOf, requestIdOf, routingOf } from "./answer-head.ts";
+import type { AnswerFacts } from "./answers.ts";
+import { APIConnectionError } from "./errors.ts";
+import { formatError, sizeOf } from "./format-error.ts";
+import { type BodyText, MAX_ANSWER_BYTES, readBody } from "./read-body.ts";
+import type { Opened } from "./send.ts";
+import { isObject } from "./status-error.ts";
+
+type Json = Record<string, unknown>;
+
+/** What an endpoint answers with. */
+export interface AnswerShape {
+  /** In a message: `JSON with choices`. */
+  readonly name: string;
+  matches(json: Json): boolean;
+  /** The text of the answer, for endpoints that have one. */
+  readonly textOf?: (json: Json) => string;
+}
+
+/** @throws ResponseFormatError, APIConnectionError when the body breaks off, or why the call is over */
+export async function readAnswer<T extends AnswerFacts>(opened: Opened, shape: AnswerShape): Promise<T> {
+  const { response, scope, url } = opened;
+  try {
+    const type = mediaTypeOf(response.headers);
+    // pages and streams may be long, and are none in any case
+    if (type === "text/html" || type === "text/event-stream") {
+      scope.abort(new Error("the answer is not read"));
+      throw formatError(opened, `${type} of ${sizeOf(response)}`, shape.name);
+    }
+    let body: BodyText;
+    try {
+      body = await scope.race(readBody(response, MAX_ANSWER_BYTES));
+    } catch (cause) {
+      scope.check();
+      throw new APIConnectionError(
+        `the answer of ${url} broke off in its body, and is not asked for again by itself, as it may have been generated: ` +
+          "check what stands between, and call again",
+        { cause },
+      );
+    }
+    return answerOf<T>(opened, body, shape);
+  } finally {
+    scope.end();
+  }
+}
+
+function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: AnswerShape): T {
+  const { headers } = opened.response;
+  const type = mediaTypeOf(headers) ?? "a body without content-type";
+  if (body.isCut) throw formatError(opened, `${type} of more than ${MAX_ANSWER_BYTES} bytes`, shape.name);
+  let json: unknown;
+  try {
+    json = JSON.parse(body.text);
+  } catch {
+    throw formatError(opened, `${type} of ${body.bytes} bytes that is no JSON`, shape.name);
+  }
+  if (!isObject(json) || !shape.matches(json)) {
+    throw formatError(opened, `${type} of ${body.bytes} bytes with JSON of another shape`, shape.name);
+  }
+  define(json, "routing", routingOf(headers));
+  define(json, "requestId", requestIdOf(headers));
+  if (shape.textOf !== undefined) define(json, "text", shape.textOf(json));
+  return json as unknown as T;
+}
+
+function define(json: Json, name: string, value: unknown): void {
+  Object.defineProperty(json, name, { value, enumerable: false, configurable: true, writable: true });
+}

@@ -17,9 +17,8 @@ const vectors = vectorFiles().flatMap((file) => readVectors(file));
 const OUT_OF_REACH: Readonly<Record<string, string>> = {
   shutting_down: "needs the end of the process while the call runs: robustness.test.ts",
   internal_error: "a fault that the gateway does not know can't be brought about from outside",
-  context_length_exceeded: "needs nodes that have told their limits",
-  images_unsupported: "needs nodes that have told what they read",
-  endpoint_unsupported: "needs nodes that have told what they serve",
+  context_length_exceeded: "how long a prompt is for certain is not read yet",
+  images_unsupported: "whether a prompt has images is not read yet",
 };
 
 /** The error code that the gateway answers with, or tells in a last event. */

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
+import { lacksOf } from "@zml/engine";
 import { exampleOf, mismatch } from "./conformance-match.ts";
 import { AttemptScript, bodyBytes, hasBody } from "./conformance-node.ts";
 import { readVectors, type Vector, type VectorAnswer, vectorFiles } from "./conformance-vectors.ts";
@@ -109,7 +110,8 @@ async function startGateway(
   );
   toStop.push(plane, ...nodes);
   const { table } = plane;
-  for (const [row, { state }] of specs.entries()) {
+  for (const [row, { state, reads_images: readsImages = null, endpoints = null }] of specs.entries()) {
+    table.lacks[row] = lacksOf({ readsImages, endpoints });
     if (state === "full") table.total.inFlight[row] = 1;
     if (state === "cooling") {
       table.cooldownFrom[row] = 1;

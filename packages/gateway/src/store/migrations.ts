@@ -1,0 +1,32 @@
+/**
+ * The shape of the store, as the steps that lead to it. A step that was released is never changed: a store in the field
+ * has run it already. The file's `user_version` says how many it has run.
+ */
+
+/** SQL of each step, in order. */
+export const MIGRATIONS: readonly string[] = [
+  // 1: what is learned from traffic, and what prices were
+  `
+  CREATE TABLE learned (
+    account TEXT NOT NULL,
+    node TEXT NOT NULL,
+    url TEXT NOT NULL,
+    -- '' where the number belongs to the node; for numbers of a model on all nodes, node and url are ''
+    model TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value REAL NOT NULL,
+    samples REAL NOT NULL,
+    updated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (account, node, url, model, name)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE prices (
+    key TEXT NOT NULL,
+    observed_at_ms INTEGER NOT NULL,
+    fetched_at_ms INTEGER NOT NULL,
+    usd_per_gpu_hour REAL NOT NULL,
+    PRIMARY KEY (key, observed_at_ms)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX prices_by_age ON prices (observed_at_ms);
+  `,
+];

@@ -1,0 +1,61 @@
+/** Opens the store's file, or says in words why it can't be. Runs on the store's own thread. */
+
+import { mkdirSync } from "node:fs";
+import { dirname } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { MIGRATIONS } from "./migrations.ts";
+import { StoreFault, toStoreFault } from "./store-fault.ts";
+
+/** Keeps nothing. */
+export const MEMORY = ":memory:";
+
+/** A lock of another process is waited for this long, ms: a backup holds it for less. */
+const BUSY_TIMEOUT_MS = 2_000;
+
+/**
+ * Opens and migrates. The file and its folder are made when they are missing.
+ *
+ * @throws StoreFault of the kind `newer` or `corrupt` when this file must not be touched; of another kind when it may
+ *   work later (a full or read-only disk, a lock).
+ */
+export function openDatabase(path: string, migrations: readonly string[] = MIGRATIONS): DatabaseSync {
+  let database: DatabaseSync | null = null;
+  try {
+    if (path !== MEMORY) mkdirSync(dirname(path), { recursive: true });
+    database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+    // readers never wait for the writer; a crash of the machine may lose the last seconds, never the file
+    database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;");
+    migrate(database, path, migrations);
+    return database;
+  } catch (error) {
+    database?.close();
+    throw toStoreFault(error, path);
+  }
+}
+
+function migrate(database: DatabaseSync, path: string, migrations: readonly string[]): void {
+  if (versionOf(database) === migrations.length) return;
+  // the lock first: two processes that start at once must not both run the same step
+  database.exec("BEGIN IMMEDIATE");
+  try {
+    const version = versionOf(database);
+    if (version > migrations.length) {
+      throw new StoreFault(
+        "newer",
+        `the store ${path} has version ${version} and this ZML knows ${migrations.length}: start the newer ZML, or ` +
+          "name another store.path",
+      );
+    }
+    for (const step of migrations.slice(version)) database.exec(step);
+    database.exec(`PRAGMA user_version = ${migrations.length}`);
+    database.exec("COMMIT");
+  } catch (error) {
+    database.exec("ROLLBACK");
+    throw error;
+  }
+}
+
+function versionOf(database: DatabaseSync): number {
+  const row = database.prepare("PRAGMA user_version").get() as { user_version: number };
+  return row.user_version;
+}

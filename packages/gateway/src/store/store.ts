@@ -1,0 +1,185 @@
+/**
+ * The embedded store, seen from the control thread: asked by message, each call with a deadline. No request waits for
+ * it. While the disk is full, locked or read-only, calls are refused with the reason and traffic runs on; every further
+ * call tries again.
+ */
+
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import type { GatewayLog } from "../control/gateway-log.ts";
+import { StartError } from "../control/start-error.ts";
+import { MEMORY } from "./open-database.ts";
+import type { StoreCallName, StoreCalls } from "./operations.ts";
+import { StoreFault } from "./store-fault.ts";
+import type { FromStoreThread, StoreThreadStart, ToStoreThread } from "./store-messages.ts";
+
+/** Name of the file inside `store.path`. */
+const FILE_NAME = "zml.sqlite";
+
+/** Calls that may wait at once: the control thread makes a few per second. */
+const CALLS_MAX = 1_000;
+/** A call that takes longer is given up by its caller, ms; the disk may do it later. */
+const CALL_DEADLINE_MS = 10_000;
+/** What the last calls get when the gateway ends, ms. */
+const CLOSE_DEADLINE_MS = 5_000;
+/** The store keeps rows and no caches of ours: small heaps are enough, MB. */
+const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 8 };
+
+/** How the store is. */
+export interface StoreStatus {
+  /** `degraded`: the last call failed for the reason that is given. */
+  readonly state: "ok" | "degraded" | "closed";
+  readonly reason: string | null;
+  /** Calls that wait. */
+  readonly pending: number;
+}
+
+interface Call {
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (fault: StoreFault) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+/** What other parts of the gateway use of it. */
+export interface StoreClient {
+  /**
+   * Asks the store.
+   *
+   * @throws StoreFault, also after 10 s without an answer or with 1,000 calls waiting.
+   */
+  call<K extends StoreCallName>(name: K, args: StoreCalls[K]["args"]): Promise<StoreCalls[K]["result"]>;
+}
+
+export interface StoreOptions {
+  /** Folder of the store, or ":memory:". */
+  readonly folder: string;
+  readonly log: GatewayLog;
+  /** Default 10,000 ms. */
+  readonly callDeadlineMs?: number;
+}
+
+export class Store implements StoreClient {
+  readonly #options: StoreOptions;
+  readonly #calls = new Map<number, Call>();
+  #worker: Worker | null = null;
+  #lastId = 0;
+  #reason: string | null = null;
+  #isClosed = false;
+
+  private constructor(options: StoreOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Starts the store's thread and opens the file. A file that can't be opened now leaves the store degraded.
+   *
+   * @throws StartError when the file belongs to a newer ZML or is damaged.
+   */
+  static async open(options: StoreOptions): Promise<Store> {
+    const store = new Store(options);
+    try {
+      await store.#send(null, null);
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      if (error.isFinal) {
+        await store.close();
+        throw new StartError(error.message);
+      }
+    }
+    return store;
+  }
+
+  get status(): StoreStatus {
+    const state = this.#isClosed ? "closed" : this.#reason === null ? "ok" : "degraded";
+    return { state, reason: this.#reason, pending: this.#calls.size };
+  }
+
+  call<K extends StoreCallName>(name: K, args: StoreCalls[K]["args"]): Promise<StoreCalls[K]["result"]> {
+    return this.#send(name, args) as Promise<StoreCalls[K]["result"]>;
+  }
+
+  /** Lets the calls that wait end, closes the file and ends the thread. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const worker = this.#worker;
+    if (worker === null) return;
+    const ended = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
+    worker.ref();
+    worker.postMessage({ kind: "close" } satisfies ToStoreThread);
+    const timer = setTimeout(() => void worker.terminate(), CLOSE_DEADLINE_MS);
+    await ended;
+    clearTimeout(timer);
+  }
+
+  #send(name: StoreCallName | null, args: unknown): Promise<unknown> {
+    if (this.#isClosed) return Promise.reject(new StoreFault("closed", "the store is closed: start the gateway again"));
+    if (this.#calls.size >= CALLS_MAX) {
+      return Promise.reject(new StoreFault("overloaded", `${CALLS_MAX} calls of the store wait already: try again`));
+    }
+    const worker = this.#running();
+    const id = ++this.#lastId;
+    const { callDeadlineMs = CALL_DEADLINE_MS } = this.#options;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#end(id, new StoreFault("timeout", `the store did not answer within ${callDeadlineMs} ms: try again`));
+      }, callDeadlineMs);
+      this.#calls.set(id, { resolve, reject, timer });
+      worker.postMessage({ kind: "call", id, name, args } satisfies ToStoreThread);
+    });
+  }
+
+  /** The thread; one that died is started again by the next call. */
+  #running(): Worker {
+    if (this.#worker !== null) return this.#worker;
+    const { folder } = this.#options;
+    const start: StoreThreadStart = { path: folder === MEMORY ? MEMORY : join(folder, FILE_NAME) };
+    const worker = new Worker(new URL("./store-thread.ts", import.meta.url), {
+      workerData: start,
+      resourceLimits: HEAP,
+      name: "zml-store",
+    });
+    // it must not keep a process alive that forgot to close it
+    worker.unref();
+    worker.on("message", (message: FromStoreThread) => this.#take(message));
+    let cause = "it ended";
+    worker.on("error", (error) => {
+      cause = error instanceof Error ? error.message : String(error);
+    });
+    worker.on("exit", () => {
+      if (this.#worker === worker) this.#worker = null;
+      for (const id of [...this.#calls.keys()]) {
+        this.#end(id, new StoreFault("closed", `the store's thread died (${cause}): try again`));
+      }
+    });
+    this.#worker = worker;
+    return worker;
+  }
+
+  #take(message: FromStoreThread): void {
+    if (message.kind === "failed") {
+      this.#end(message.id, new StoreFault(message.fault, message.message));
+      return;
+    }
+    const call = this.#calls.get(message.id);
+    this.#calls.delete(message.id);
+    if (this.#reason !== null) this.#options.log.info({}, "the store works again");
+    this.#reason = null;
+    if (call === undefined) return;
+    clearTimeout(call.timer);
+    call.resolve(message.result);
+  }
+
+  #end(id: number, fault: StoreFault): void {
+    const call = this.#calls.get(id);
+    if (call === undefined) return;
+    this.#calls.delete(id);
+    clearTimeout(call.timer);
+    // once per change of state: a full disk fails every call
+    if (this.#reason === null && !this.#isClosed) {
+      this.#options.log.error({ kind: fault.kind }, `${fault.message}; traffic runs on`);
+    }
+    this.#reason = fault.message;
+    call.reject(fault);
+  }
+}

@@ -10,6 +10,9 @@ import { fileURLToPath } from "node:url";
 /** Clock ticks per second of /proc on Linux, whatever the kernel was built with. */
 const TICKS_PER_SECOND = 100;
 
+/** A process that has said nothing for so long does not come up, ms. */
+const START_MS_MAX = 20_000;
+
 /** A started process. */
 export interface Measured {
   readonly child: ChildProcess;
@@ -26,19 +29,33 @@ export async function startScript(script: string, args: readonly string[]): Prom
   return startProcess([fileURLToPath(new URL(script, import.meta.url)), ...args], (line) => Number(line));
 }
 
+/** Starts a script whose first line says what others have to know, and waits for that; it gets a standard input. */
+export async function startLines(
+  script: URL,
+  args: readonly string[],
+): Promise<{ readonly child: ChildProcess; readonly firstLine: string; stop(): Promise<void> }> {
+  const { child, line } = await spawnAndRead([fileURLToPath(script), ...args], "pipe");
+  if (line === "") throw new Error(`${script.pathname} ended or said nothing`);
+  return { child, firstLine: line, stop: () => stopChild(child) };
+}
+
 /** A gateway of its own process, from the sources or from an installed package. */
 export async function startGatewayProcess(
   configText: string,
   launcher: string = fileURLToPath(new URL("../packages/gateway/bin/zml.mjs", import.meta.url)),
-): Promise<Measured> {
+): Promise<Measured & { readonly adminPort: number }> {
   const directory = mkdtempSync(join(tmpdir(), "zml-bench-"));
   const file = join(directory, "zml.yaml");
   writeFileSync(file, configText);
-  const started = await startProcess([launcher, "serve", "--log-level", "warn", "-c", file], (line) =>
-    Number(/^zml ready data=\S+:(\d+) /.exec(line)?.[1]),
-  );
+  let adminPort = Number.NaN;
+  const started = await startProcess([launcher, "serve", "--log-level", "error", "-c", file], (line) => {
+    const [, data, admin] = /^zml ready data=\S+:(\d+) admin=\S+:(\d+)/.exec(line) ?? [];
+    adminPort = Number(admin);
+    return Number(data);
+  });
   return {
     ...started,
+    adminPort,
     async stop() {
       await started.stop();
       rmSync(directory, { recursive: true, force: true });
@@ -66,16 +83,9 @@ nodes:
 }
 
 async function startProcess(args: readonly string[], portOf: (line: string) => number): Promise<Measured> {
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-  const { stdout, pid } = child;
-  if (stdout === null || pid === undefined) throw new Error(`${args[0]} did not start`);
-  const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
-  const [line] = (await Promise.race([
-    once(stdout.setEncoding("utf8"), "data"),
-    once(child, "exit").then(() => [""]),
-  ])) as [string];
-  clearTimeout(deadline);
-  const port = portOf(line.split("\n")[0] ?? "");
+  const { child, line } = await spawnAndRead(args, "ignore");
+  const { pid } = child;
+  const port = portOf(line);
   if (!(port > 0)) throw new Error(`${args.join(" ")} ended or said ${JSON.stringify(line)} instead of its port`);
   return {
     child,
@@ -89,12 +99,35 @@ async function startProcess(args: readonly string[], portOf: (line: string) => n
     rssBytes() {
       return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "latin1"))?.[1]) * 1024;
     },
-    async stop() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      child.kill("SIGTERM");
-      const killer = setTimeout(() => child.kill("SIGKILL"), 5000);
-      await once(child, "exit");
-      clearTimeout(killer);
-    },
+    stop: () => stopChild(child),
   };
+}
+
+/** Starts this Node with these arguments. The first line that it prints is empty when it ended before. */
+async function spawnAndRead(
+  args: readonly string[],
+  stdin: "ignore" | "pipe",
+): Promise<{ child: ChildProcess; line: string }> {
+  const child = spawn(process.execPath, args, { stdio: [stdin, "pipe", "inherit"] });
+  const { stdout } = child;
+  if (stdout === null) throw new Error(`${args[0]} did not start`);
+  const deadline = setTimeout(() => child.kill("SIGKILL"), START_MS_MAX);
+  const ended = once(child, "exit").then(() => null);
+  stdout.setEncoding("utf8");
+  let text = "";
+  while (!text.includes("\n")) {
+    const piece = (await Promise.race([once(stdout, "data"), ended])) as [string] | null;
+    if (piece === null) break;
+    text += piece[0];
+  }
+  clearTimeout(deadline);
+  return { child, line: text.includes("\n") ? text.slice(0, text.indexOf("\n")) : "" };
+}
+
+async function stopChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill("SIGTERM");
+  const killer = setTimeout(() => child.kill("SIGKILL"), 5000);
+  await once(child, "exit");
+  clearTimeout(killer);
 }

@@ -17,6 +17,7 @@ const tasks = {
   "bench:overhead": "bench/overhead.ts",
   "bench:memory": "bench/memory.ts",
   "bench:stall": "bench/stall.ts",
+  "bench:fleet": "bench/fleet.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

@@ -1,4 +1,4 @@
-/** One GET of a poll: bounded in time and bytes, on a socket of its own. */
+/** One GET of a poll: bounded in time and bytes, on a connection that lives no longer than its round. */
 
 import { ConnectError, NodeConnection, targetOf } from "../http1/node-connection.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
@@ -31,6 +31,8 @@ export interface PollRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** Aborts when the poll's time is over. */
   readonly signal: AbortSignal;
+  /** Round that it is part of: it may use that one's connection. Absent: a connection of its own. */
+  readonly round?: RoundConnection;
 }
 
 /** Asks once. Rejects with `PollError` only. */
@@ -49,16 +51,29 @@ const POLL_HEAD_BYTES_MAX = 64 * 1024;
 export function createPollClient(): PollClient {
   /** What ends each poll that runs. */
   const running = new Set<(error: Error) => void>();
+  const once = (request: PollRequest, connection: NodeConnection, isKept: boolean) =>
+    ask({ running, request, connection, isKept });
+  const onOwn = (request: PollRequest) => once(request, connectionTo(request.origin), false);
+  const first = async (request: PollRequest): Promise<PollResponse> => {
+    const shared = await request.round?.place(request.origin);
+    if (shared == null) return onOwn(request);
+    try {
+      return await once(request, shared, true);
+    } finally {
+      request.round?.free();
+    }
+  };
   return {
     async fetch(request) {
       try {
-        return await ask(running, request);
+        return await first(request);
       } catch (error) {
-        // a GET may be asked twice: a full accept queue or a middle box says nothing about the node
+        // a GET may be asked twice: a full accept queue or a middle box says nothing about the node, nor does one that
+        // closes after each answer
         if (faultOf(error) !== "reset" || request.signal.aborted) throw toPollError(error, request);
       }
       try {
-        return await ask(running, request);
+        return await onOwn(request);
       } catch (error) {
         throw toPollError(error, request);
       }
@@ -70,22 +85,31 @@ export function createPollClient(): PollClient {
   };
 }
 
-/**
- * Asks once, on a connection of its own. uvicorn and llama.cpp close idle sockets after 5 s, so that a poll every 5 s
- * would reuse each one just as the server closes it; and a pause too short for that race would leave nothing to reuse.
- */
-function ask(running: Set<(error: Error) => void>, request: PollRequest): Promise<PollResponse> {
+function connectionTo(origin: string): NodeConnection {
+  return new NodeConnection(targetOf(origin, { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX }));
+}
+
+/** Asks once. `isKept`: whoever owns the connection closes it after an answer, and the node need not. */
+function ask({
+  running,
+  request,
+  connection,
+  isKept,
+}: {
+  running: Set<(error: Error) => void>;
+  request: PollRequest;
+  connection: NodeConnection;
+  isKept: boolean;
+}): Promise<PollResponse> {
   const { promise, resolve, reject } = Promise.withResolvers<PollResponse>();
   if (request.signal.aborted) return Promise.reject(new PollError("timeout", "no time is left"));
-  const target = targetOf(request.origin, { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX });
-  const connection = new NodeConnection(target);
-  const end = (): void => {
+  const leave = (): void => {
     request.signal.removeEventListener("abort", onAbort);
-    connection.abort();
     running.delete(fail);
   };
   const fail = (error: Error): void => {
-    end();
+    leave();
+    connection.abort();
     reject(error);
   };
   running.add(fail);
@@ -95,11 +119,12 @@ function ask(running: Set<(error: Error) => void>, request: PollRequest): Promis
   let bytes = 0;
   let status = 0;
   let contentType: string | null = null;
+  const fields = Object.entries(request.headers).flat();
   connection.send(
     {
       method: "GET",
       path: request.path,
-      headers: ["connection", "close", ...Object.entries(request.headers).flat()],
+      headers: isKept ? fields : ["connection", "close", ...fields],
       body: null,
     },
     {
@@ -114,7 +139,8 @@ function ask(running: Set<(error: Error) => void>, request: PollRequest): Promis
         else fail(new PollError("too_large", `the answer to a poll is larger than ${POLL_BODY_BYTES_MAX} bytes`));
       },
       onEnd() {
-        end();
+        leave();
+        if (!isKept) connection.abort();
         resolve({ status, contentType, body: Buffer.concat(chunks, bytes).toString("utf8") });
       },
       onError: fail,
@@ -122,6 +148,69 @@ function ask(running: Set<(error: Error) => void>, request: PollRequest): Promis
   );
   return promise;
 }
+
+/**
+ * The connection of one round: its requests go over it one after the other, since a connection costs more than what is
+ * asked on it. Requests that have waited for `PATIENCE_MS` take connections of their own, so that one slow path never
+ * holds up another.
+ */
+export class RoundConnection {
+  readonly #waiting: ((connection: NodeConnection | null) => void)[] = [];
+  #origin: string | null = null;
+  #connection: NodeConnection | null;
+  #isTaken = false;
+  #isShared: boolean;
+  #timer: NodeJS.Timeout | null = null;
+
+  /**
+   * @param isShared false: every request gets a connection of its own, for a node that was slow last time.
+   * @param kept of the last round, to the same origin; null: none.
+   */
+  constructor(isShared: boolean, kept: NodeConnection | null) {
+    this.#isShared = isShared;
+    this.#connection = kept;
+  }
+
+  /** Waits for the connection. Null: use another one. After use, `free` it. */
+  place(origin: string): NodeConnection | null | Promise<NodeConnection | null> {
+    this.#origin ??= origin;
+    if (!this.#isShared || origin !== this.#origin) return null;
+    this.#connection ??= connectionTo(origin);
+    if (!this.#isTaken) {
+      this.#isTaken = true;
+      return this.#connection;
+    }
+    this.#timer ??= setTimeout(() => this.#stopSharing(), PATIENCE_MS);
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** Hands the connection to the next request. */
+  free(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#isTaken = false;
+    else next(this.#connection);
+  }
+
+  /** Ends the round; no request of it runs. Returns the connection if it is to be kept, else closes it. */
+  end(isKept: boolean): NodeConnection | null {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#stopSharing();
+    if (isKept && this.#connection?.isBusy === false) return this.#connection;
+    this.#connection?.abort();
+    return null;
+  }
+
+  #stopSharing(): void {
+    if (this.#waiting.length > 0) this.#isShared = false;
+    for (const resolve of this.#waiting.splice(0)) resolve(null);
+  }
+}
+
+/**
+ * Beside the interval, what a row's age may have is 600 ms (see the poller's period): an answer within 500 ms and this
+ * wait stay below it.
+ */
+const PATIENCE_MS = 50;
 
 function toPollError(error: unknown, request: PollRequest): PollError {
   if (error instanceof PollError && error.fault === "too_large") return error;

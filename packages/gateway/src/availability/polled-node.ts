@@ -4,6 +4,7 @@ import { FRESH_GATE, type HealthGate } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
 import type { NodeReading } from "./adapters/adapter.ts";
 import { CapacityMeter } from "./capacity-meter.ts";
+import type { KeptPlace } from "./kept-connection.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import type { PollFault } from "./poll-fetch.ts";
 
@@ -22,6 +23,12 @@ export interface PolledNode {
   /** Rounds since models and limits were asked; Infinity: ask now. */
   roundsSinceFull: number;
   usesFallback: boolean;
+  /** Connection between two rounds. */
+  readonly kept: KeptPlace;
+  /** Rounds in a row, while it is out, in which nothing came. */
+  muteRounds: number;
+  /** Its last round took so long that requests of it did not share a connection; the next one does not try. */
+  isSlow: boolean;
   /** Rounds in a row that gave no answer to the metrics path. */
   missedScrapes: number;
   /** Whether it is in or out, and on the way to which. */
@@ -49,13 +56,16 @@ export interface PolledNode {
 }
 
 /** State of a node that was never asked. */
-export function createPolledNode(spec: NodeSpec): PolledNode {
+export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
   return {
     spec,
+    kept,
     engine: spec.engine,
     reading: null,
     roundsSinceFull: Number.POSITIVE_INFINITY,
     usesFallback: false,
+    muteRounds: 0,
+    isSlow: false,
     missedScrapes: 0,
     gate: FRESH_GATE,
     downCause: null,

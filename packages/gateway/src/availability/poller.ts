@@ -10,9 +10,11 @@ import { afterFailedPoll, afterGoodPoll, announceRoom, type FleetTable, publish,
 import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
 import { isOk } from "./adapters/poll-answers.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
+import { KeptConnections } from "./kept-connection.ts";
 import { Lane } from "./lanes.ts";
+import { isMute, oneFirst } from "./mute-round.ts";
 import type { NodeSpec } from "./node-spec.ts";
-import { createPollClient, type PollClient } from "./poll-fetch.ts";
+import { createPollClient, type PollClient, type PollFetch, RoundConnection } from "./poll-fetch.ts";
 import { pollRound, type RoundResult } from "./poll-round.ts";
 import { createPolledNode, type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
 import type { PollerOptions } from "./poller-options.ts";
@@ -49,6 +51,12 @@ const CONFIRM_MS = 250;
 const LIVING_AT_ONCE = 512;
 const SILENT_AT_ONCE = 1024;
 
+/** From this on the requests of a node's next round don't wait for each other. */
+const SLOW_ROUND_MS = 100;
+
+/** Reason of an abort, made once: a new one each time costs a stack trace for nobody. */
+const TIME_IS_OVER = new Error("the poll's time is over");
+
 /** Medians are refreshed at most this often: they cost a pass over all placements. */
 const SPEEDS_EVERY_MS = 1_000;
 
@@ -60,6 +68,7 @@ export class Poller {
   /** Polls that run. */
   readonly #polls = new Set<Promise<void>>();
   readonly #nodes = new Map<number, PolledNode>();
+  readonly #kept = new KeptConnections();
   readonly #living = new Lane(LIVING_AT_ONCE);
   readonly #silent = new Lane(SILENT_AT_ONCE);
   #cancelSpeeds: (() => void) | null = null;
@@ -75,7 +84,7 @@ export class Poller {
   addNode(spec: NodeSpec): void {
     if (this.#isStopped) throw new Error(`node ${spec.id} was added to a poller that has stopped`);
     if (this.#nodes.has(spec.row)) throw new Error(`row ${spec.row} is polled already: update it, or remove it first`);
-    const node = createPolledNode(spec);
+    const node = createPolledNode(spec, this.#kept.createPlace());
     node.releasesSeen = Atomics.load(this.#table.releases, spec.row);
     node.releasesSeenAtMs = this.#options.clock.nowMs();
     this.#nodes.set(spec.row, node);
@@ -94,7 +103,8 @@ export class Poller {
     const isAskedOtherwise = before.engine !== spec.engine || before.healthPath !== spec.healthPath;
     if (isOtherServer || isAskedOtherwise || before.apiKey !== spec.apiKey) {
       node.epoch += 1;
-      node.abort?.abort();
+      node.abort?.abort(TIME_IS_OVER);
+      node.kept.close();
       forgetEngine(node);
       if (node.engine !== null) this.#options.onEngine?.(spec.row, node.engine);
       if (!node.isBusy) this.#schedule(node, 0);
@@ -146,7 +156,8 @@ export class Poller {
   #end(node: PolledNode): void {
     node.isRemoved = true;
     node.timer?.();
-    node.abort?.abort();
+    node.abort?.abort(TIME_IS_OVER);
+    node.kept.close();
     node.first.resolve();
   }
 
@@ -191,7 +202,9 @@ export class Poller {
     const isRefusedAnew = cause === "refused" && node.downCause !== "refused";
     const { pollIntervalMs } = node.spec.health;
     const periodMs = pollIntervalMs * (PERIOD_MIN + (PERIOD_MAX - PERIOD_MIN) * random());
-    const dueInMs = startMs + (isRefusedAnew ? Math.min(CONFIRM_MS, periodMs) : periodMs) - clock.nowMs();
+    // a node that is gone is left alone for an interval: one that came back is seen after that and the time-out at most
+    const fromMs = node.muteRounds > 0 ? clock.nowMs() : startMs;
+    const dueInMs = fromMs + (isRefusedAnew ? Math.min(CONFIRM_MS, periodMs) : periodMs) - clock.nowMs();
     this.#schedule(node, Math.max(1, dueInMs));
   }
 
@@ -201,19 +214,31 @@ export class Poller {
     const { spec, epoch } = node;
     const abort = new AbortController();
     node.abort = abort;
-    const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort());
+    const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort(TIME_IS_OVER));
+    const round = new RoundConnection(!node.isSlow, node.kept.take(startMs));
+    let isGood = false;
     try {
       // another engine may stand behind the address after a node comes back
       const isSought = node.engine === null || (spec.engine === null && node.gate.isOut);
       const adapter = isSought ? null : adapterFor(node.engine);
       const isFull = this.#needsFull(node);
       const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
-      const sources = { table: this.#table, fetch: this.#client.fetch, nowMs: () => clock.nowMs() };
+      const ask: PollFetch = (request) => this.#client.fetch({ ...request, round });
+      const fetch = node.muteRounds === 0 ? ask : oneFirst(ask, node.muteRounds);
+      const sources = { table: this.#table, fetch, nowMs: () => clock.nowMs() };
       const result = await pollRound(sources, plan, abort.signal);
+      node.isSlow = clock.nowMs() - startMs > SLOW_ROUND_MS;
+      node.muteRounds = node.gate.isOut && isMute(result) ? node.muteRounds + 1 : 0;
       if (node.isRemoved || node.epoch !== epoch) return null;
-      return this.#take(node, result, { startMs, isFull: isFull || isSought });
+      const cause = this.#take(node, result, { startMs, isFull: isFull || isSought });
+      isGood = cause === null;
+      return cause;
     } finally {
       cancelDeadline();
+      const isKept =
+        isGood && !node.isRemoved && node.kept.mayKeep(node.engine, spec.health.pollIntervalMs * PERIOD_MAX);
+      const connection = round.end(isKept);
+      if (connection !== null) node.kept.keep(connection, clock.nowMs());
     }
   }
 

@@ -51,7 +51,7 @@ const NUMBER = String.raw`[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[Ii][Nn][
 const LABEL = String.raw`[a-zA-Z_:][a-zA-Z0-9_:]*[ \t\r]*=[ \t\r]*"(?:[^"\\]|\\[\s\S])*"`;
 const BLOCK = String.raw`\{[ \t\r]*,?[ \t\r]*(?:${LABEL}[ \t\r]*(?:,[ \t\r]*${LABEL}[ \t\r]*)*,?[ \t\r]*)?\}[ \t\r]*`;
 const GRAMMAR = new RegExp(
-  String.raw`^[ \t\r]*([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[ \t\r{])[ \t\r]*(${BLOCK})?(${NUMBER})(?:[ \t\r]+(?:#.*|${NUMBER}(?:[ \t\r].*)?))?[ \t\r]*$`,
+  String.raw`^[ \t\r]*([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[ \t\r{])[ \t\r]*(${BLOCK})?(${NUMBER})(?:[ \t\r]+${NUMBER})?(?:[ \t\r]+#.*)?[ \t\r]*$`,
 );
 
 interface Row {

@@ -135,12 +135,17 @@ function readSample(reading: Reading, start: number, end: number): Sample | null
   const valueEnd = skipToken(text, at, end);
   const value = parseValue(text, at, valueEnd);
   if (value === undefined) return null;
-  // behind it stands nothing, a time, or an exemplar
-  const restStart = skipBlanks(text, valueEnd);
-  if (restStart < end && text.charCodeAt(restStart) !== HASH) {
-    if (parseValue(text, restStart, skipToken(text, restStart, end)) === undefined) return null;
-  }
-  return { labels, value };
+  return isTail(text, valueEnd, end) ? { labels, value } : null;
+}
+
+/** Behind a value stands nothing, a time, an exemplar, or both. */
+function isTail(text: string, start: number, end: number): boolean {
+  let at = skipBlanks(text, start);
+  if (at >= end || text.charCodeAt(at) === HASH) return true;
+  const timeEnd = skipToken(text, at, end);
+  if (parseValue(text, at, timeEnd) === undefined) return false;
+  at = skipBlanks(text, timeEnd);
+  return at >= end || text.charCodeAt(at) === HASH;
 }
 
 /** Reads up to and with the closing brace. Returns the index behind it, -1 when the labels are malformed. */

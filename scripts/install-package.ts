@@ -1,9 +1,10 @@
-// The gateway as its users get it: packed, and installed from the tarball into an empty project.
+// The packages as their users get them: packed, and installed from the tarball into an empty project.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 
-const gateway = join(import.meta.dirname, "..", "packages", "gateway");
+const root = join(import.meta.dirname, "..");
+const gateway = join(root, "packages", "gateway");
 
 // npm and npx start with `#!/usr/bin/env node`: the Node that runs this comes first.
 const env = { ...process.env, PATH: [dirname(process.execPath), process.env["PATH"] ?? ""].join(delimiter) };
@@ -14,9 +15,13 @@ export interface InstalledPackage {
   readonly files: readonly string[];
   /** Its folder in the project's node_modules. */
   readonly folder: string;
+  readonly manifest: PackageManifest;
+}
+
+/** The gateway, installed. */
+export interface InstalledGateway extends InstalledPackage {
   /** What `npx zml` runs. */
   readonly launcher: string;
-  readonly manifest: PackageManifest;
 }
 
 /** The members of a package.json that matter to who installs it. */
@@ -34,18 +39,36 @@ export interface PackageManifest {
  *
  * @throws what npm said when it failed.
  */
-export function installGateway(project: string): InstalledPackage {
-  const packed = JSON.parse(runIn(gateway, "npm", ["pack", "--json", "--pack-destination", project])) as unknown;
+export function installGateway(project: string): InstalledGateway {
+  const installed = install(project, gateway);
+  return { ...installed, launcher: join(installed.folder, "bin", "zml.mjs") };
+}
+
+/**
+ * Builds and packs the client (`@zml/client`), and installs it into an empty folder, which becomes a project. It builds
+ * into that folder too, so that several may do so at once. Needs no registry.
+ *
+ * @throws what npm or the build said when it failed.
+ */
+export function installClient(project: string): InstalledPackage {
+  const built = join(project, "built");
+  execFileSync(process.execPath, [join(root, "scripts", "build-client.ts"), built], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  return install(project, built);
+}
+
+function install(project: string, packed: string): InstalledPackage {
+  const told = JSON.parse(runIn(packed, "npm", ["pack", "--json", "--pack-destination", project])) as unknown;
   // npm 12 gives an object by package name, older ones a list
-  const [entry] = Array.isArray(packed) ? packed : Object.values(packed as object);
-  const { filename, files } = entry as { filename: string; files: { path: string }[] };
+  const [entry] = Array.isArray(told) ? told : Object.values(told as object);
+  const { name, filename, files } = entry as { name: string; filename: string; files: { path: string }[] };
   writeFileSync(join(project, "package.json"), '{ "name": "empty", "private": true }\n');
   runIn(project, "npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", join(project, filename)]);
-  const folder = join(project, "node_modules", "zml");
+  const folder = join(project, "node_modules", name);
   return {
     files: files.map((file) => file.path),
     folder,
-    launcher: join(folder, "bin", "zml.mjs"),
     manifest: JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as PackageManifest,
   };
 }

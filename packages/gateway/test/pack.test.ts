@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, type TestContext, test } from "node:test";
-import { type InstalledPackage, installGateway, runIn } from "../../../scripts/install-package.ts";
+import { type InstalledGateway, installGateway, runIn } from "../../../scripts/install-package.ts";
 
 const gateway = join(import.meta.dirname, "..");
 const root = join(gateway, "..", "..");
@@ -15,7 +15,7 @@ const root = join(gateway, "..", "..");
 const READY_DEADLINE_MS = 20_000;
 
 let project = "";
-let installed: InstalledPackage;
+let installed: InstalledGateway;
 
 before(() => {
   project = mkdtempSync(join(tmpdir(), "zml-pack-"));

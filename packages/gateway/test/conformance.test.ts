@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { lacksOf } from "@zml/engine";
+import { ENDPOINTS } from "@zml/engine";
 import { exampleOf, mismatch } from "./conformance-match.ts";
 import { AttemptScript, bodyBytes, hasBody } from "./conformance-node.ts";
 import { readVectors, type Vector, type VectorAnswer, vectorFiles } from "./conformance-vectors.ts";
@@ -110,8 +110,10 @@ async function startGateway(
   );
   toStop.push(plane, ...nodes);
   const { table } = plane;
-  for (const [row, { state, reads_images: readsImages = null, endpoints = null }] of specs.entries()) {
-    table.lacks[row] = lacksOf({ readsImages, endpoints });
+  for (const [row, { state, endpoints = ENDPOINTS }] of specs.entries()) {
+    ENDPOINTS.forEach((endpoint, bit) => {
+      if (!endpoints.includes(endpoint)) table.lacks[row] = (table.lacks[row] ?? 0) | (1 << bit);
+    });
     if (state === "full") table.total.inFlight[row] = 1;
     if (state === "cooling") {
       table.cooldownFrom[row] = 1;

@@ -5,7 +5,7 @@ import type { Exchange, HeaderMap } from "./exchange.ts";
 import type { Faults } from "./faults.ts";
 import type { GenerationRun } from "./generation.ts";
 
-export type EngineKind = "vllm" | "tgi" | "llamacpp";
+export type EngineKind = "vllm" | "sglang" | "tgi" | "llamacpp";
 
 /** What decides the number of output tokens: `limit` is Infinity when the caller gave none. */
 export type OutputTokensFunction = (request: {
@@ -39,6 +39,10 @@ export type NodeSettings = {
   readonly loadMs: number;
   readonly httpThreads: number;
   readonly echoesRequestId: boolean;
+  readonly hasMetrics: boolean;
+  readonly dataParallelRanks: number;
+  readonly healthWaitMs: number;
+  readonly accelerator: string;
 };
 
 /** What an engine sees of the node it runs on. One context lives from a start to the next stop. */

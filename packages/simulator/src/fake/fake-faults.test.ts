@@ -85,10 +85,11 @@ test("stall: a stream stops after the events told and goes on later, complete", 
 test("an error as the first event of a stream comes with 200, in each engine's shape", async (t) => {
   const shapes = {
     vllm: /^data: \{"error":\{"message":"EngineCore.*\n\ndata: \[DONE\]\n\n$/,
+    sglang: /^data: \{"error":\{"object":"error",.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/,
     tgi: /^data:\{"error":\{"message":".*","http_status_code":422\}\}\n\n$/,
     llamacpp: /^data: \{"error":\{"code":500,.*\}\}\n\n$/,
   };
-  for (const engine of ["vllm", "tgi", "llamacpp"] as const) {
+  for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
     const node = await fake(t, { engine });
     node.faults.errorFirstEvent(1);
     const response = await post(node, { ...HELLO, stream: true });

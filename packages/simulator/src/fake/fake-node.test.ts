@@ -11,7 +11,7 @@ const HARDWARE = "H100-SXM-80GB/llama-3-8b/bf16/1";
 const HELLO = { model: "m", messages: [{ role: "user", content: "hello there" }] };
 
 async function fake(t: TestContext, options: Partial<FakeNodeOptions> & Pick<FakeNodeOptions, "engine">) {
-  const node = await startFakeNode({ hardware: HARDWARE, model: "m", speedUp: 50, ...options });
+  const node = await startFakeNode({ hardware: HARDWARE, model: "m", speedUp: 50, healthWaitMs: 5, ...options });
   t.after(() => node.stop());
   return node;
 }
@@ -55,13 +55,13 @@ function value(metrics: string, series: string): number {
   return line === undefined ? Number.NaN : Number(line.slice(series.length + 1));
 }
 
-for (const engine of ["vllm", "tgi", "llamacpp"] as const) {
+for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
   test(`${engine}: one event per token, usage on demand, an end marker`, async (t) => {
     const node = await fake(t, { engine });
     const body = { ...HELLO, stream: true, max_tokens: 5, stream_options: { include_usage: true } };
     const text = await (await post(node, body)).text();
     assert.equal(text.match(/"content":"[^"]/g)?.length, 5);
-    assert.match(text, /"choices":\[\],.*"usage":\{"prompt_tokens":7,"total_tokens":12,"completion_tokens":5\}/);
+    assert.match(text, /"choices":\[\],.*"usage":\{"prompt_tokens":7,"total_tokens":12,"completion_tokens":5[,}]/);
     assert.match(text, /data: ?\[DONE\]\n\n$/);
     assert.match(text, /"finish_reason":"length"/);
     assert.equal(text.startsWith("data: "), engine !== "tgi");
@@ -83,6 +83,7 @@ for (const engine of ["vllm", "tgi", "llamacpp"] as const) {
     assert.equal(status, 404);
     const expected = {
       vllm: '{"detail":"Not Found"}',
+      sglang: '{"detail":"Not Found"}',
       tgi: "",
       llamacpp: '{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}',
     };

@@ -89,7 +89,7 @@ export class Faults {
     this.firstByteDelayMs = ms;
   }
 
-  /** `/health` and `/metrics` answer `ms` later. */
+  /** `/health`, `/metrics` and SGLang's `/v1/loads` answer `ms` later. */
   slowHealth(ms: number): void {
     this.healthDelayMs = ms;
   }

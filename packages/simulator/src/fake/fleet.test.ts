@@ -6,6 +6,14 @@ import { spawnFakeFleet } from "./spawned-fleet.ts";
 
 const NODES: readonly FakeNodeOptions[] = [
   { id: "a", engine: "vllm", hardware: "H100-SXM-80GB/llama-3-8b/bf16/1", model: "m", speedUp: 50 },
+  {
+    id: "s",
+    engine: "sglang",
+    hardware: "H100-SXM-80GB/llama-3-8b/bf16/1",
+    model: "m",
+    healthWaitMs: 5,
+    dataParallelRanks: 2,
+  },
   { id: "b", engine: "llamacpp", hardware: "L4-24GB/llama-3-8b/bf16/1", model: "m", speedUp: 50 },
 ];
 
@@ -16,17 +24,20 @@ test("a fleet in a child process answers, and loses and regains a node on comman
     fleet.nodes.map(({ id, state }) => [id, state]),
     [
       ["a", "up"],
+      ["s", "up"],
       ["b", "up"],
     ],
   );
   const url = fleet.nodes[0]?.url ?? "";
   assert.equal((await fetch(`${url}/health`)).status, 200);
+  const loads = (await (await fetch(`${fleet.nodes[1]?.url}/v1/loads`)).json()) as { loads: unknown[] };
+  assert.equal(loads.loads.length, 2);
   assert.equal((await fleet.command("a", { kind: "kill" })).state, "down");
   await assert.rejects(fetch(`${url}/health`));
   const back = await fleet.command("a", { kind: "start" });
   assert.deepEqual([back.state, back.url], ["up", url]);
   assert.equal((await fetch(`${url}/health`)).status, 200);
-  await assert.rejects(fleet.command("c", { kind: "kill" }), /no node c: use one of a, b/);
+  await assert.rejects(fleet.command("c", { kind: "kill" }), /no node c: use one of a, s, b/);
 });
 
 test("a fleet that can't start says why and leaves no process", async () => {

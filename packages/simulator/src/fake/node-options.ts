@@ -33,7 +33,9 @@ export type FakeNodeOptions = {
   readonly kvCapacityTokens?: number;
   /** Context length in tokens; default 8192. */
   readonly maxModelLen?: number;
-  /** vLLM `--max-num-queued-reqs`: running and waiting; default none. */
+  /**
+   * vLLM `--max-num-queued-reqs`: running and waiting; SGLang `--max-queued-requests`: waiting on one rank; default none.
+   */
   readonly maxQueuedRequests?: number;
   /** TGI `--max-concurrent-requests`; default 128. */
   readonly maxConcurrentRequests?: number;
@@ -49,12 +51,20 @@ export type FakeNodeOptions = {
   readonly shutdownTimeoutMs?: number;
   /** Real ms of silence of a llama.cpp after SIGTERM; default 30,000. */
   readonly terminateSilenceMs?: number;
-  /** Real ms during which llama.cpp says "Loading model"; default 0. */
+  /** Real ms during which llama.cpp says "Loading model", and SGLang's `/health` refuses; default 0. */
   readonly loadMs?: number;
   /** llama.cpp HTTP workers, each busy for a whole exchange; default 24. */
   readonly httpThreads?: number;
   /** vLLM `--enable-request-id-headers`; default false. */
   readonly echoesRequestId?: boolean;
+  /** SGLang `--enable-metrics`; default false. */
+  readonly hasMetrics?: boolean;
+  /** SGLang `--dp-size`: ranks that share what the node has; default 1. */
+  readonly dataParallelRanks?: number;
+  /** Real ms after which SGLang's `/health` looks for its token, again and again; default 1,000. */
+  readonly healthWaitMs?: number;
+  /** Name of the accelerator in SGLang's `/v1/loads`; default `NVIDIA H100 80GB HBM3`. */
+  readonly accelerator?: string;
   /** Keep a log of what arrived; default true. */
   readonly record?: boolean;
   /** Requests in the log; default 1,000. */
@@ -69,6 +79,8 @@ let nodeCount = 0;
 export function resolveSettings(options: FakeNodeOptions): NodeSettings {
   const constants = options.constants ?? nodeConstants(options.hardware);
   const speedUp = options.speedUp ?? 1;
+  const ranks = options.dataParallelRanks ?? 1;
+  if (!Number.isInteger(ranks) || ranks < 1) throw new Error(`dataParallelRanks is ${ranks}: it must be 1 or more`);
   if (!(speedUp > 0)) throw new Error(`speedUp is ${speedUp}: it must be above 0`);
   nodeCount += 1;
   const { engine } = options;
@@ -98,6 +110,10 @@ export function resolveSettings(options: FakeNodeOptions): NodeSettings {
     // A burst of 24 left the real server's default workers with none for `/health`.
     httpThreads: engine === "llamacpp" ? (options.httpThreads ?? 24) : Infinity,
     echoesRequestId: options.echoesRequestId ?? false,
+    hasMetrics: options.hasMetrics ?? false,
+    dataParallelRanks: ranks,
+    healthWaitMs: options.healthWaitMs ?? 1000,
+    accelerator: options.accelerator ?? "NVIDIA H100 80GB HBM3",
   };
 }
 

@@ -316,7 +316,7 @@ export class FakeNode {
   #serve(life: Life, exchange: Exchange): void {
     const isPost = exchange.method === "POST";
     if (this.faults.silence !== "none" || (isPost && this.faults.isGreenButDead)) return;
-    const isHealth = exchange.path.endsWith("/health") || exchange.path === "/metrics" || exchange.path === "/ping";
+    const isHealth = exchange.path.endsWith("/health") || ["/metrics", "/ping", "/v1/loads"].includes(exchange.path);
     const delayMs = isPost ? this.faults.firstByteDelayMs : isHealth ? this.faults.healthDelayMs : 0;
     if (delayMs > 0) life.context.after(delayMs, () => this.#answer(life, exchange));
     else this.#answer(life, exchange);

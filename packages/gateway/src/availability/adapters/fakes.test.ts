@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { classifyStatus } from "@zml/engine";
+import { classifyStatus, ENDPOINTS } from "@zml/engine";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
 import { StreamInspector } from "../../dispatch/stream-inspector.ts";
-import type { Adapter } from "./adapter.ts";
+import type { Adapter, PollResponse, PollResponses } from "./adapter.ts";
+import { DETECTION_PATHS, detectEngine } from "./detect.ts";
 import { llamacpp } from "./llamacpp.ts";
+import { sglang } from "./sglang.ts";
 import { tgi } from "./tgi.ts";
 import { vllm } from "./vllm.ts";
 
@@ -43,9 +45,87 @@ async function verdict(
   return adapter.classify({ status, contentType, body: Buffer.alloc(0), firstEvent }) ?? classifyStatus(status);
 }
 
+async function get(node: FakeNode, path: string): Promise<PollResponse> {
+  const answer = await fetch(node.url + path);
+  return { status: answer.status, contentType: answer.headers.get("content-type"), body: await answer.text() };
+}
+
+/** What a full round of the adapter asks, or a detection. */
+async function ask(
+  node: FakeNode,
+  paths: { health: string; metrics: string; models: string; facts: readonly string[] },
+): Promise<PollResponses> {
+  const facts = paths.facts.filter((path) => path.startsWith("/"));
+  const [health, metrics, models, ...answers] = await Promise.all(
+    [paths.health, paths.metrics, paths.models, ...facts].map((path) => get(node, path)),
+  );
+  assert.ok(health !== undefined && metrics !== undefined && models !== undefined);
+  return {
+    health,
+    metrics,
+    models,
+    facts: Object.fromEntries(facts.map((path, index) => [path, answers[index] ?? null])),
+  };
+}
+
+describe("adapters against whole polls", () => {
+  for (const [adapter, engine] of [
+    [vllm, "vllm"],
+    [sglang, "sglang"],
+    [llamacpp, "llamacpp"],
+    [tgi, "tgi"],
+  ] as const) {
+    it(`${engine}: is told from the others, says what it is and what it has done`, async (t) => {
+      const node = await start(t, engine, { hasMetrics: true, healthWaitMs: 5, maxModelLen: 4096 });
+      for (const stream of [false, true]) assert.equal(await verdict(adapter, node, { stream }), "success");
+      assert.equal(detectEngine(await ask(node, DETECTION_PATHS)), engine);
+      const { probes } = adapter;
+      const { health, models = "/v1/models" } = probes;
+      const facts = probes.facts.map(({ path }) => path);
+      const answers = await ask(node, { health, metrics: "/metrics", models: models ?? "", facts });
+      const reading = adapter.read(answers, null);
+      assert.deepEqual([reading.isReady, reading.running, reading.waiting], [true, 0, 0]);
+      assert.equal(reading.models?.[0]?.id, "m");
+      assert.equal(reading.models?.[0]?.contextTokens, 4096);
+      // a health page of SGLang costs a token: one of the detection, one of the round
+      const tokens = reading.generationTokensTotal;
+      assert.ok(engine === "sglang" ? tokens >= 9 && tokens <= 10 : tokens === 8, `${tokens}`);
+    });
+
+    it(`${engine}: lacks the routed endpoints that its adapter leaves out`, async (t) => {
+      const node = await start(t, engine);
+      const listed = adapter.capabilities(null).endpoints;
+      assert.ok(listed !== null);
+      assert.ok(listed.includes("chat_completions"));
+      for (const endpoint of ENDPOINTS.filter((each) => !listed.includes(each))) {
+        const path = `/v1/${endpoint === "chat_completions" ? "chat/completions" : endpoint}`;
+        const answer = await fetch(node.url + path, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: "{}",
+        });
+        await answer.arrayBuffer();
+        assert.equal(answer.status, 404, path);
+      }
+    });
+  }
+
+  it("sglang: without its flag for metrics the load is told all the same, of all ranks", async (t) => {
+    const node = await start(t, "sglang", { dataParallelRanks: 2, maxSequences: 64, maxQueuedRequests: 5 });
+    const { health, facts } = sglang.probes;
+    const paths = { health, metrics: sglang.probes.metricsFallback ?? "", models: "/v1/models" };
+    const reading = sglang.read(await ask(node, { ...paths, facts: facts.map(({ path }) => path) }), null);
+    assert.deepEqual([reading.running, reading.waiting, reading.kvUse], [0, 0, 0]);
+    assert.deepEqual([reading.concurrencyLimit, reading.admissionLimit], [64, 74]);
+    assert.deepEqual([reading.platform, reading.version], ["cuda", "0.5.20"]);
+    assert.ok(Number.isNaN(reading.generationTokensTotal));
+  });
+});
+
 describe("adapters against whole answers", () => {
   for (const [adapter, engine] of [
     [vllm, "vllm"],
+    [sglang, "sglang"],
     [llamacpp, "llamacpp"],
     [tgi, "tgi"],
   ] as const) {
@@ -67,6 +147,12 @@ describe("adapters against whole answers", () => {
     assert.equal(await verdict(vllm, node, { stream: true }), "overloaded");
     node.faults.abortFinish(1, 1);
     assert.equal(await verdict(vllm, node, { stream: false }), "failure");
+  });
+
+  it("sglang: a full queue, in a stream of 200 too", async (t) => {
+    const node = await start(t, "sglang", { maxQueuedRequests: 0 });
+    assert.equal(await verdict(sglang, node, { stream: false }), "overloaded");
+    assert.equal(await verdict(sglang, node, { stream: true }), "overloaded");
   });
 
   it("tgi: an overload, in a stream of 200 too", async (t) => {

@@ -1,0 +1,100 @@
+import type { FinishReason, GenerationRun } from "./generation.ts";
+import type { JsonObject } from "./inference-request.ts";
+import type { AnswerHead, StreamWriter } from "./vllm-shapes.ts";
+import { sse, VLLM_WRITERS } from "./vllm-shapes.ts";
+
+function usageOf(run: GenerationRun): JsonObject {
+  const prompt = run.request.promptTokens;
+  const completion = run.completionTokens;
+  return {
+    prompt_tokens: prompt,
+    total_tokens: prompt + completion,
+    completion_tokens: completion,
+    prompt_tokens_details: null,
+    reasoning_tokens: 0,
+  };
+}
+
+/** Every chunk has a `usage` member, null but in the last one. */
+function chunk(head: AnswerHead, object: string, choices: readonly JsonObject[], usage: JsonObject | null): string {
+  return sse({ id: head.id, object, created: head.created, model: head.model, choices, usage });
+}
+
+function delta(index: number, part: JsonObject, reason: FinishReason | null): JsonObject {
+  const rest = { reasoning_content: null, tool_calls: null };
+  return { index, delta: { ...part, ...rest }, logprobs: null, finish_reason: reason, matched_stop: null };
+}
+
+const CHUNK = "chat.completion.chunk";
+
+/** The reason stands in a chunk of its own, behind the last token. */
+const chat: StreamWriter = {
+  idPrefix: "",
+  begin: (head, run) =>
+    run.choices.map((_, index) => chunk(head, CHUNK, [delta(index, { role: "assistant", content: "" }, null)], null)),
+  token: (head, token) => [
+    ...(token.text === ""
+      ? []
+      : [chunk(head, CHUNK, [delta(token.choice, { role: null, content: token.text }, null)], null)]),
+    ...(token.reason === null
+      ? []
+      : [chunk(head, CHUNK, [delta(token.choice, { role: null, content: null }, token.reason)], null)]),
+  ],
+  end: (head, run) => [...(run.request.includeUsage ? [chunk(head, CHUNK, [], usageOf(run))] : []), "data: [DONE]\n\n"],
+  whole: (head, run) => ({
+    id: head.id,
+    object: "chat.completion",
+    created: head.created,
+    model: head.model,
+    choices: run.choices.map((_, index) => ({
+      index,
+      message: { role: "assistant", content: run.text(index), reasoning_content: null, tool_calls: null },
+      logprobs: null,
+      finish_reason: run.reason(index),
+      matched_stop: null,
+    })),
+    usage: usageOf(run),
+    metadata: { weight_version: "default" },
+  }),
+};
+
+const completion: StreamWriter = {
+  idPrefix: "",
+  begin: () => [],
+  token: (head, token) => {
+    const choice = {
+      index: token.choice,
+      text: token.text,
+      logprobs: null,
+      finish_reason: token.reason,
+      matched_stop: null,
+    };
+    return [chunk(head, "text_completion", [choice], null)];
+  },
+  end: (head, run) => [
+    ...(run.request.includeUsage ? [chunk(head, "text_completion", [], usageOf(run))] : []),
+    "data: [DONE]\n\n",
+  ],
+  whole: (head, run) => ({
+    id: head.id,
+    object: "text_completion",
+    created: head.created,
+    model: head.model,
+    choices: run.choices.map((_, index) => ({
+      index,
+      text: run.text(index),
+      logprobs: null,
+      finish_reason: run.reason(index),
+      matched_stop: null,
+    })),
+    usage: usageOf(run),
+    metadata: { weight_version: "default" },
+  }),
+};
+
+/** The generating routes of SGLang. Responses and Messages are the shapes of their own interfaces, as in vLLM. */
+export const SGLANG_WRITERS: Readonly<Record<string, StreamWriter>> = {
+  ...VLLM_WRITERS,
+  "/v1/chat/completions": chat,
+  "/v1/completions": completion,
+};

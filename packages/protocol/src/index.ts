@@ -19,3 +19,4 @@ export {
 } from "./config-issues.ts";
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
+export { whyNoNodeAddress } from "./node-address.ts";

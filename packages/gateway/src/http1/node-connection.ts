@@ -7,7 +7,9 @@
 import { connect, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { connect as connectTls } from "node:tls";
+import { whyNoNodeAddress } from "@zml/protocol";
 import { LoopWatch } from "./loop-watch.ts";
+import { LINK_LOCAL, lookupNode } from "./node-lookup.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
 /** Where a connection goes, and how long it may take to get there. */
@@ -20,6 +22,8 @@ export interface ConnectionTarget {
   connectMs: number;
   /** Largest response head, bytes. */
   headerBytes: number;
+  /** Also to link-local and metadata addresses; see `node-lookup.ts`. */
+  allowsLinkLocal?: boolean;
 }
 
 /** A request as it goes out. */
@@ -151,11 +155,18 @@ export class NodeConnection implements ResponseHandler {
   }
 
   #open(request: NodeRequest): void {
-    const { host, port, isTls, connectMs } = this.#target;
+    const { host, port, isTls, connectMs, allowsLinkLocal = false } = this.#target;
+    if (!allowsLinkLocal && whyNoNodeAddress(host) !== null) {
+      this.#refuse();
+      return;
+    }
     const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
+    const checked = allowsLinkLocal ? {} : { lookup: lookupNode };
     // TLS knows names of servers only, no addresses
     const name = isIP(host) === 0 ? { servername: host } : {};
-    const socket = isTls ? connectTls({ ...address, ...name, ALPNProtocols: ["http/1.1"] }) : connect(address);
+    const socket = isTls
+      ? connectTls({ ...address, ...checked, ...name, ALPNProtocols: ["http/1.1"] })
+      : connect({ ...address, ...checked });
     this.#socket = socket;
     this.#toSend = request;
     this.#answers = 0;
@@ -177,6 +188,16 @@ export class NodeConnection implements ResponseHandler {
     socket.on("close", () => {
       clearTimeout(timer);
       this.#lost(socket, isOpen ? LOST : new ConnectError("ECONNRESET"));
+    });
+  }
+
+  /** An address that no node has: nothing is sent there. */
+  #refuse(): void {
+    const handler = this.#handler;
+    queueMicrotask(() => {
+      if (handler === null || handler !== this.#handler) return;
+      this.#handler = null;
+      handler.onError(new ConnectError(LINK_LOCAL));
     });
   }
 
@@ -275,9 +296,13 @@ export class NodeConnection implements ResponseHandler {
 /**
  * Where the connections of a URL go.
  *
- * @param limits `connectMs` time for the connect (and TLS), ms; `headerBytes` the largest response head.
+ * @param limits `connectMs` time for the connect (and TLS), ms; `headerBytes` the largest response head;
+ *   `allowsLinkLocal` as of the node (default false).
  */
-export function targetOf(url: string, limits: { connectMs: number; headerBytes: number }): ConnectionTarget {
+export function targetOf(
+  url: string,
+  limits: { connectMs: number; headerBytes: number; allowsLinkLocal?: boolean },
+): ConnectionTarget {
   const { protocol, hostname, port, host } = new URL(url);
   const isTls = protocol === "https:";
   return {

@@ -1,5 +1,6 @@
 // Builds the gateway to JavaScript for publishing: packages/gateway/dist. Runs before `npm pack` (prepack).
-// The workspaces' own packages are bundled; what package.json lists under dependencies stays outside.
+// The workspaces' own packages are bundled; what package.json lists under dependencies, optional ones included, stays
+// outside.
 import { readFileSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type Plugin, rolldown } from "rolldown";
@@ -12,8 +13,9 @@ const entries = { main: join(gateway, "src", "main.ts") };
 
 const manifest = JSON.parse(readFileSync(join(gateway, "package.json"), "utf8")) as {
   dependencies: Record<string, string>;
+  optionalDependencies: Record<string, string>;
 };
-const external = Object.keys(manifest.dependencies);
+const external = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies });
 
 const outDir = join(gateway, "dist");
 rmSync(outDir, { recursive: true, force: true });

@@ -1,6 +1,7 @@
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
+import { completeFeed, type FeedConfig } from "./price-config.ts";
 
 /** `usd_per_gpu_hour` → `usdPerGpuHour`. */
 type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;
@@ -46,8 +47,10 @@ export interface NodeConfig {
   /** `isStated`: the operator named the health path, so that nothing but a 2xx there will do. */
   readonly custom: { readonly healthPath: string; readonly isStated: boolean };
   readonly gpus: number;
-  /** NaN: unknown. */
+  /** As stated; NaN: unknown. With a `priceKey` it counts until the feed has a price. */
   readonly usdPerGpuHour: number;
+  /** Reference into the provider cost table; `null`: none. */
+  readonly priceKey: string | null;
   /** `null`: what the node reports. */
   readonly models: readonly ServedModel[] | null;
   /** `null`: from the engine. */
@@ -89,6 +92,7 @@ export interface Config {
   readonly failover: FailoverConfig;
   readonly store: StoreConfig;
   readonly evidence: EvidenceConfig;
+  readonly prices: { readonly feeds: readonly FeedConfig[] };
   readonly keys: readonly KeyConfig[];
   /** Always with the account `default`. */
   readonly accounts: readonly AccountConfig[];
@@ -140,6 +144,7 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
     failover,
     store: camelize(file.store),
     evidence: camelize(file.evidence),
+    prices: { feeds: file.prices.feeds.map(completeFeed) },
     keys: file.keys.map((key) => camelize(key)),
     accounts,
     nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover })),
@@ -176,6 +181,7 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
     custom: { healthPath: node.custom?.health_path ?? "/health", isStated: node.custom !== undefined },
     gpus: node.gpus,
     usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,
+    priceKey: node.cost?.price ?? null,
     models: node.models === undefined ? null : node.models.map(servedModel),
     maxInFlight: node.max_in_flight ?? null,
     maxConnections: node.max_connections,

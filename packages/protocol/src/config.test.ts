@@ -74,9 +74,17 @@ describe("what is wrong is said with what stands there and what to write", () =>
       ["nodes[0].cost.usd_per_gpu_hour: expected a price in USD per GPU-hour, got NaN"],
     ],
     [
-      "a price reference, before there are price feeds",
-      { nodes: [{ ...node, cost: { price: "aws/us-east-1/p5.48xlarge/spot" } }] },
-      ["nodes[0].cost.price: price feeds are not there yet: give usd_per_gpu_hour instead"],
+      "a price reference without its market",
+      { nodes: [{ ...node, cost: { price: "aws/us-east-1/p5.48xlarge" } }] },
+      [
+        "nodes[0].cost.price: expected FEED/REGION/INSTANCE_TYPE/MARKET such as aws/us-east-1/p5.48xlarge/spot " +
+          '(market: on_demand or spot), got "aws/us-east-1/p5.48xlarge"',
+      ],
+    ],
+    [
+      "a cost that says nothing",
+      { nodes: [{ ...node, cost: {} }] },
+      ["nodes[0].cost: expected usd_per_gpu_hour or price, got neither"],
     ],
     [
       "TLS, before it is there",

@@ -2,6 +2,7 @@ import { COST_PRIORITIES } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
+import { costSchema, pricesSchema } from "./price-config.ts";
 
 /**
  * The configuration file: one schema per shape, keys as they stand in the file, and the only home of the defaults.
@@ -20,11 +21,9 @@ export type Scope = (typeof SCOPES)[number];
 
 /** Where several parts of a key path stand for any index, `[]` is written: `nodes[].cost.price`. */
 export const NOT_YET: Readonly<Record<string, string>> = {
-  prices: "price feeds are not there yet: give each node cost: { usd_per_gpu_hour: … }",
   discovery: "discovery is not there yet: list the nodes under nodes",
   telemetry: "telemetry is not there yet: take the section out",
   "data.tls": "TLS on the data port is not there yet: end TLS in front of ZML",
-  "nodes[].cost.price": "price feeds are not there yet: give usd_per_gpu_hour instead",
 };
 
 const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
@@ -271,17 +270,7 @@ export const nodeSchema = z.strictObject(
       .optional()
       .describe("Only with engine: custom."),
     gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
-    cost: z
-      .strictObject(
-        {
-          usd_per_gpu_hour: field
-            .decimal("a price in USD per GPU-hour", { min: 0, max: 100_000 })
-            .describe("USD per GPU-hour."),
-        },
-        mapping,
-      )
-      .optional()
-      .describe("What the node costs. Default: unknown."),
+    cost: costSchema.optional().describe("What the node costs. Default: unknown."),
     models: z
       .array(servedModelSchema, list)
       .optional()
@@ -380,6 +369,7 @@ export const configFileSchema = z.strictObject(
     failover: failoverSchema,
     store: storeSchema,
     evidence: evidenceSchema,
+    prices: pricesSchema,
     keys: z.array(keySchema, list).default([]).describe("API keys. None: loopback only, no key asked."),
     accounts: z.array(accountSchema, list).default([]).describe("Accounts; the account default always exists."),
     nodes: z.array(nodeSchema, list).default([]).describe("Serving endpoints."),

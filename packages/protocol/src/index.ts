@@ -20,3 +20,15 @@ export {
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
 export { whyNoNodeAddress } from "./node-address.ts";
+export {
+  FEED_KEYS_OF_PROVIDERS,
+  type FeedConfig,
+  formatPriceReference,
+  type InstanceTypeConfig,
+  MARKETS,
+  type Market,
+  PRICE_PROVIDERS,
+  type PriceProvider,
+  type PriceProviderRules,
+  parsePriceReference,
+} from "./price-config.ts";

@@ -1,4 +1,5 @@
 import { BUILT_IN_POLICY, type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, nearestName } from "@zml/protocol";
+import { checkPrices, rawFeeds } from "./check-prices.ts";
 import { bothLines } from "./config-problem.ts";
 import { entries, own, type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 
@@ -13,12 +14,15 @@ export type LineOf = (path: ConfigPath) => number;
 
 /** The rules about names: each is there once, and what names another object names one that exists. */
 export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
+  const prices = checkPrices(file);
   const errors = [
     ...duplicates(file.accounts, { what: "account", key: "name", isPerAccount: false }, lineOf),
     ...duplicates(file.keys, { what: "key", key: "name", isPerAccount: true }, lineOf),
     ...duplicates(file.nodes, { what: "node", key: "id", isPerAccount: false }, lineOf),
     ...duplicates(file.policies, { what: "policy", key: "name", isPerAccount: true }, lineOf),
     ...duplicates(file.models, { what: "model", key: "name", isPerAccount: true }, lineOf),
+    ...duplicates(rawFeeds(file), { what: "price feed", key: "name", isPerAccount: false }, lineOf),
+    ...prices.errors,
     ...file.policies.flatMap((policy) =>
       duplicates(
         entries(policy, "accelerator_preference"),
@@ -34,7 +38,12 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
   ];
   return {
     errors,
-    warnings: [...familiesWithoutNodes(file), ...modelsWithoutNodes(file), ...sharedUrls(file, lineOf)],
+    warnings: [
+      ...familiesWithoutNodes(file),
+      ...modelsWithoutNodes(file),
+      ...sharedUrls(file, lineOf),
+      ...prices.warnings,
+    ],
   };
 }
 

@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { dirname, resolve } from "node:path";
 import {
   type Config,
   type ConfigFile,
@@ -73,8 +74,21 @@ export function readConfig(
   if (errors.length > 0 || "issues" in parsed) return failed(errors, warnings);
 
   warnings.push(...slowPolls(parsed.file).map(located));
-  const config = completeConfig(parsed.file, { cores });
+  const config = besideFile(completeConfig(parsed.file, { cores }), fileName);
   return { config, secrets: resolveSecrets(config, env), errors, warnings: sortProblems(warnings) };
+}
+
+/** Paths that the file names are beside it, wherever the process runs. */
+function besideFile(config: Config, fileName: string): Config {
+  const folder = dirname(resolve(fileName));
+  const absolute = (path: string | null) => (path === null ? null : resolve(folder, path));
+  const feeds = config.prices.feeds.map((feed) => ({
+    ...feed,
+    path: absolute(feed.path),
+    apiKeyFile: absolute(feed.apiKeyFile),
+    credentialsFile: absolute(feed.credentialsFile),
+  }));
+  return { ...config, prices: { feeds } };
 }
 
 const START: TextPlace = { line: 1, column: 1 };

@@ -1,4 +1,5 @@
 import type { Config, ConfigIssue, KeyConfig } from "@zml/protocol";
+import { rawFeeds } from "./check-prices.ts";
 import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 import { Secret } from "./secret.ts";
 
@@ -11,10 +12,12 @@ export interface ConfigSecrets {
   readonly keys: readonly { readonly key: KeyConfig; readonly secret: Secret }[];
   /** The nodes' own keys, by node id; nodes without one are absent. */
   readonly nodes: ReadonlyMap<string, Secret>;
+  /** The keys of price feeds that come from the environment, by feed name; feeds without one are absent. */
+  readonly feeds: ReadonlyMap<string, Secret>;
 }
 
 /** What a configuration with problems comes with. */
-export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map() };
+export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map(), feeds: new Map() };
 
 /** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
 export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
@@ -41,10 +44,10 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
       });
     }
   }
-  for (const node of file.nodes) {
-    const variable = textOf(node, "api_key_env");
+  for (const owner of [...file.nodes, ...rawFeeds(file)]) {
+    const variable = textOf(owner, "api_key_env");
     if (variable === undefined || !isVariableName(variable)) continue;
-    const problem = checkVariable(node, "api_key_env", variable, env);
+    const problem = checkVariable(owner, "api_key_env", variable, env);
     if (problem !== null) issues.push(problem);
   }
   return issues;
@@ -56,6 +59,9 @@ export function resolveSecrets(config: Config, env: Environment): ConfigSecrets 
   return {
     keys: config.keys.map((key) => ({ key, secret: value(key.valueEnv) })),
     nodes: new Map(config.nodes.flatMap(({ id, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[id, value(apiKeyEnv)]]))),
+    feeds: new Map(
+      config.prices.feeds.flatMap(({ name, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[name, value(apiKeyEnv)]])),
+    ),
   };
 }
 

@@ -4,6 +4,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERRORS, type ErrorCode, errorBody, isLoopback, type ListenAddress } from "@zml/protocol";
+import type { PricesReportJson } from "../cost/index.ts";
 import type { DecisionJson } from "../evidence/decision-json.ts";
 import type { WorkerKey } from "../thread-messages.ts";
 import type { FleetReportJson } from "./fleet-report.ts";
@@ -21,6 +22,7 @@ export interface AdminAccess {
 export interface AdminSources {
   findDecision(id: string): DecisionJson | null;
   fleet(): FleetReportJson;
+  prices(): PricesReportJson;
   isReady(): boolean;
   access(): AdminAccess;
   readonly log: GatewayLog;
@@ -116,6 +118,8 @@ export class AdminServer {
             : { status: 503, body: { status: "not_ready" } };
       case "/admin/v1/fleet":
         return () => ({ status: 200, body: sources.fleet() });
+      case "/admin/v1/prices":
+        return () => ({ status: 200, body: sources.prices() });
     }
     if (!path.startsWith(DECISIONS) || path.length === DECISIONS.length) return null;
     const id = decodeSegment(path.slice(DECISIONS.length));

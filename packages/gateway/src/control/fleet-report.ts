@@ -26,6 +26,10 @@ export interface NodeReportJson {
   readonly tokens_per_second: number | null;
   readonly stream_tokens_per_second: number | null;
   readonly price_usd_per_hour: number | null;
+  /** Reference into the provider cost table; null: the price is stated, or unknown. */
+  readonly price_key: string | null;
+  /** Since a fetch confirmed the price of `price_key`. */
+  readonly price_age_ms: number | null;
   readonly health_score: number | null;
   readonly error_rate: number | null;
   readonly kv_use: number | null;
@@ -65,6 +69,8 @@ export interface FleetReportJson {
 export interface ReportSources {
   readonly fleet: Fleet;
   readonly table: FleetTable;
+  /** Age of a price by its key, ms; NaN: unknown. */
+  readonly priceAgeMs: (key: string) => number;
   readonly nowMs: number;
   readonly parked: number;
   readonly listeningWorkers: number;
@@ -73,8 +79,8 @@ export interface ReportSources {
 
 /** Reads the whole fleet. Sorted by id; a node that leaves is in it until its last request has ended. */
 export function fleetReport(sources: ReportSources): FleetReportJson {
-  const { fleet, table, nowMs } = sources;
-  const nodes = [...fleet.nodes].map((node) => nodeReport(table, node, nowMs)).sort((a, b) => compare(a.id, b.id));
+  const { fleet, table } = sources;
+  const nodes = [...fleet.nodes].map((node) => nodeReport(sources, node)).sort((a, b) => compare(a.id, b.id));
   const models = [...fleet.directory.models.values()].map(
     ({ account, name, isRegistered, policy, rows, index }): ModelReportJson => ({
       account,
@@ -108,7 +114,7 @@ export function fleetReport(sources: ReportSources): FleetReportJson {
   };
 }
 
-function nodeReport(table: FleetTable, node: FleetNode, nowMs: number): NodeReportJson {
+function nodeReport({ table, nowMs, priceAgeMs }: ReportSources, node: FleetNode): NodeReportJson {
   const { row, config } = node;
   const placements = [...node.placements.values()];
   const fastest = (column: Float64Array) =>
@@ -133,6 +139,8 @@ function nodeReport(table: FleetTable, node: FleetNode, nowMs: number): NodeRepo
     tokens_per_second: known(fastest(table.tokensPerSecond)),
     stream_tokens_per_second: known(fastest(table.streamTokensPerSecond)),
     price_usd_per_hour: known(table.priceUsdPerHour[row]),
+    price_key: config.priceKey,
+    price_age_ms: config.priceKey === null ? null : known(priceAgeMs(config.priceKey)),
     health_score: known(table.healthScore[row]),
     error_rate: known(table.errorRate[row]),
     kv_use: known(table.kvUse[row]),

@@ -63,9 +63,18 @@ interface View {
   readonly spec: NodeSpec;
 }
 
+/** Where prices by reference come from. */
+export interface PriceSource {
+  /** USD per GPU-hour; NaN: unknown. */
+  usdPerGpuHour(key: string): number;
+}
+
+const NO_PRICES: PriceSource = { usdPerGpuHour: () => Number.NaN };
+
 export class Fleet {
   readonly #table: FleetTable;
   readonly #names: NameRegistry;
+  readonly #prices: PriceSource;
   readonly #nodeRows: RowPool;
   readonly #placementRows: RowPool;
   /** By identity: id at url, for an account. */
@@ -82,9 +91,10 @@ export class Fleet {
   #warned = new Set<string>();
   #modelRowsTaken = 0;
 
-  constructor(table: FleetTable, names: NameRegistry) {
+  constructor(table: FleetTable, names: NameRegistry, prices: PriceSource = NO_PRICES) {
     this.#table = table;
     this.#names = names;
+    this.#prices = prices;
     this.#nodeRows = new RowPool(table.nodeRows);
     this.#placementRows = new RowPool(table.placementRows);
   }
@@ -133,6 +143,16 @@ export class Fleet {
     if (entry === undefined || entry.hasAnswered) return false;
     entry.hasAnswered = true;
     return true;
+  }
+
+  /** Writes the prices of these keys into the rows of the nodes that name them: the next decision sees them. */
+  writePrices(keys: ReadonlySet<string>): void {
+    publish(this.#table, () => {
+      for (const { row, config } of this.#entries.values()) {
+        if (config.priceKey === null || !keys.has(config.priceKey)) continue;
+        this.#table.priceUsdPerHour[row] = this.#priceOf(config);
+      }
+    });
   }
 
   /** Puts everything that was set or noted since the last commit in force, as one version. */
@@ -241,7 +261,7 @@ export class Fleet {
       identity: this.#names.identities.register(node.url, node.id),
       maxInFlight: node.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT,
       cooldownMs: node.failover.cooldownMs,
-      priceUsdPerHour: node.usdPerGpuHour * node.gpus,
+      priceUsdPerHour: this.#priceOf(node),
     });
     const entry: Entry = {
       row,
@@ -269,10 +289,16 @@ export class Fleet {
     else if (entry.config.maxInFlight !== null) table.maxInFlight[row] = DEFAULT_MAX_IN_FLIGHT;
     table.family[row] = this.#names.families.register("", node.family);
     table.cooldownMs[row] = node.failover.cooldownMs;
-    table.priceUsdPerHour[row] = node.usdPerGpuHour * node.gpus;
+    table.priceUsdPerHour[row] = this.#priceOf(node);
     table.isDraining[row] = 0;
     entry.config = node;
     entry.leftAtVersion = Number.POSITIVE_INFINITY;
+  }
+
+  /** USD per hour of the whole node; NaN: unknown. A stated price counts until the feed has one. */
+  #priceOf({ priceKey, usdPerGpuHour, gpus }: NodeConfig): number {
+    const fed = priceKey === null ? Number.NaN : this.#prices.usdPerGpuHour(priceKey);
+    return (Number.isNaN(fed) ? usdPerGpuHour : fed) * gpus;
   }
 
   #placedNodes(config: Config): PlacedNode[] {

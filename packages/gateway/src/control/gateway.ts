@@ -18,6 +18,7 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import { PriceBook, type PriceHistory, pricesReport } from "../cost/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
 import { AdminServer } from "./admin-server.ts";
 import { watchConfigFile } from "./config-watch.ts";
@@ -50,6 +51,8 @@ export interface GatewayOptions {
   readonly log?: GatewayLog;
   /** Reads the configuration anew; absent: `reload` refuses. */
   readonly readAgain?: () => ReadConfigResult | Promise<ReadConfigResult>;
+  /** Where price changes are recorded and come from after a restart. Default: in memory only. */
+  readonly priceHistory?: PriceHistory;
   /** Watched for changes; null or absent: not watched. */
   readonly configPath?: string | null;
   /** Entry of the workers; default: the product's. */
@@ -121,6 +124,7 @@ class RunningGateway implements Gateway {
   readonly #unixOriginMs: number;
   readonly #names: NameRegistry = createNameRegistry();
   readonly #fleet: Fleet;
+  readonly #prices: PriceBook;
   readonly #poller: Poller;
   readonly #workers: Workers;
   readonly #admin: AdminServer;
@@ -148,7 +152,13 @@ class RunningGateway implements Gateway {
     const clockOriginMs = monotonicMs();
     this.#clock = createClock(clockOriginMs);
     this.#unixOriginMs = Date.now();
-    this.#fleet = new Fleet(this.#table, this.#names);
+    this.#prices = new PriceBook({
+      log: this.#log,
+      clock: { nowMs: () => this.#clock.nowMs(), unixMs: () => Date.now(), random: () => Math.random() },
+      ...(options.priceHistory === undefined ? {} : { history: options.priceHistory }),
+      onChange: (keys) => this.#fleet.writePrices(keys),
+    });
+    this.#fleet = new Fleet(this.#table, this.#names, this.#prices);
     this.#poller = this.#createPoller();
     this.#workers = new Workers({
       table: this.#table,
@@ -166,6 +176,7 @@ class RunningGateway implements Gateway {
     this.#admin = new AdminServer({
       findDecision: (id) => this.explain(id),
       fleet: () => this.#report(),
+      prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
       isReady: () => this.#isReady && this.#workers.listening > 0,
       access: () => ({
         keys: workerKeys(this.#secrets),
@@ -195,6 +206,8 @@ class RunningGateway implements Gateway {
     const { data, admin } = this.#config;
     await probePort(data.listen, "data.listen");
     this.#adminPort = await this.#admin.listen(admin.listen);
+    // prices come when they come: nothing waits for them
+    this.#prices.configure(this.#config, this.#secrets);
     this.#fleet.setConfig(this.#effective(this.#config), this.#secrets);
     this.#commit();
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
@@ -218,7 +231,7 @@ class RunningGateway implements Gateway {
   /** Ends what a failed start left. */
   async abandon(): Promise<void> {
     this.#end();
-    await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#admin.close()]);
+    await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
   }
 
   reload(): Promise<ReloadResult> {
@@ -321,6 +334,7 @@ class RunningGateway implements Gateway {
     }
     this.#config = read.config;
     this.#secrets = read.secrets;
+    this.#prices.configure(read.config, read.secrets);
     this.#fleet.setConfig(this.#effective(read.config), read.secrets);
     const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...this.#commit()];
     const { version } = this.#fleet;
@@ -345,7 +359,7 @@ class RunningGateway implements Gateway {
     this.#isReady = false;
     this.#end();
     const drained = await this.#workers.drain(graceMs);
-    await Promise.all([this.#poller.stop(), this.#admin.close()]);
+    await Promise.all([this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
     return drained;
   }
 
@@ -358,6 +372,7 @@ class RunningGateway implements Gateway {
     return fleetReport({
       fleet: this.#fleet,
       table: this.#table,
+      priceAgeMs: (key) => this.#prices.ageMs(key),
       nowMs: this.#clock.nowMs(),
       parked: Atomics.load(this.#table.cells, CELL.parked),
       listeningWorkers: this.#workers.listening,

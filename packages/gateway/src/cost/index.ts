@@ -1,0 +1,6 @@
+/** The gateway half of the step cost: price feeds and the provider cost table. */
+
+export { PriceBook } from "./price-book.ts";
+export type { PriceHistory } from "./price-history.ts";
+export { type PricesReportJson, pricesReport } from "./price-report.ts";
+export type { PricePoint } from "./quote.ts";

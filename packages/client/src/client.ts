@@ -17,6 +17,7 @@ import type { CallOptions, ChatParameters, CompletionParameters, EmbedParameters
 import { type Opened, send } from "./send.ts";
 import { type ClientOptions, readSettings, type Settings } from "./settings.ts";
 import { chatShape, completionShape, decisionShape, embeddingShape, modelListShape, modelShape } from "./shapes.ts";
+import { isObject } from "./status-error.ts";
 
 /**
  * A client of one gateway. Cheap to make; holds no connection of its own, the platform's fetch pools them.
@@ -138,6 +139,7 @@ async function post(
   path: string,
   parameters: ChatParameters | CompletionParameters | EmbedParameters,
 ): Promise<Opened> {
+  if (!isObject(parameters)) throw new ConfigurationError("a call was made without parameters: give at least a model");
   const { signal, timeoutMs, maxRetries, extraHeaders, accelerator, policy, ...wire } = parameters;
   let body: string;
   try {

@@ -38,6 +38,10 @@ export function connectionFailure(cause: unknown, url: string): ConnectionFailur
     const text = `the platform's fetch refuses the port of ${where}, as browsers do: let ZML listen on another one`;
     return { error: new APIConnectionError(text, options), isRetried: false };
   }
+  if (code?.startsWith("HPE_") === true || texts.some((each) => /does not match the HTTP/.test(each))) {
+    const text = `what ${where} answered is no HTTP: check the port, and whether it wants https`;
+    return { error: new APIConnectionError(text, options), isRetried: false };
+  }
   const known = code === undefined ? "" : ` (${code})`;
   return {
     error: new APIConnectionError(`no answer from ${where}${known}: ${adviceOf(code)}`, options),
@@ -57,7 +61,6 @@ function adviceOf(code: string | undefined): string {
     case "UND_ERR_SOCKET":
       return "the connection broke before an answer came: try again, and check what stands between";
     default:
-      if (code?.startsWith("HPE_") === true) return "what came is no HTTP: check the port, and whether it wants https";
       return "check that the gateway runs, the base URL and the network (in a browser also CORS)";
   }
 }

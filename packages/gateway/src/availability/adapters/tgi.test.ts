@@ -8,6 +8,8 @@ const info = response({
   max_concurrent_requests: 128,
   max_total_tokens: 4096,
   router: "text-generation-router",
+  version: "3.3.7",
+  docker_label: "sha-0a1b2c3-rocm",
 });
 const LONG = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9 `inputs` tokens";
 const flat = (type: string, message: string) => ({ error: message, error_type: type });
@@ -25,6 +27,11 @@ testAdapter(tgi, {
         kvUse: 97431 / 159721,
         generationTokensTotal: 1283402,
         promptTokensTotal: 4112090,
+        kvHeadroomTokens: 159721 - 97431,
+        successesTotal: 4810,
+        errorsTotal: 2,
+        version: "3.3.7",
+        platform: "rocm",
         admissionLimit: 128,
         concurrencyLimit: Number.NaN,
         models: [reportedModel("org/big", { contextTokens: 4096 })],
@@ -33,7 +40,22 @@ testAdapter(tgi, {
     {
       claim: "a fresh router, whose series do not exist yet, as unknown",
       responses: { health, metrics: response("# nothing yet\n"), facts: { "/info": info } },
-      expected: { isReady: true, running: Number.NaN, waiting: Number.NaN, generationTokensTotal: Number.NaN },
+      expected: {
+        isReady: true,
+        running: Number.NaN,
+        waiting: Number.NaN,
+        generationTokensTotal: Number.NaN,
+        errorsTotal: Number.NaN,
+      },
+    },
+    {
+      claim: "failures that were never counted beside successes as none, and a default image as no platform",
+      responses: {
+        health,
+        metrics: response('tgi_request_success 3\ntgi_request_failure{err="overloaded"} 5\n'),
+        facts: { "/info": response({ model_id: "m", version: "3.3.7", docker_label: "sha-0a1b2c3" }) },
+      },
+      expected: { successesTotal: 3, errorsTotal: 0, platform: null, kvHeadroomTokens: Number.NaN },
     },
     {
       claim: "an unhealthy router as not ready",

@@ -1,7 +1,7 @@
 /** Text Generation Inference 3. */
 
 import type { AdapterVerdict } from "@zml/engine";
-import { foldMetric, parseMetrics } from "../metrics-text.ts";
+import { foldMetric, foldSamples, type Metrics, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, Capabilities, Likeness, NodeReading, PollResponses } from "./adapter.ts";
 import { reportedModel, UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
@@ -17,7 +17,18 @@ const BUDGET = "tgi_batch_max_total_tokens";
 /** Sums of length histograms: there are no plain token counters. They move when a request ends. */
 const GENERATED = "tgi_request_generated_tokens_sum";
 const PROMPT = "tgi_request_input_length_sum";
-const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, BUDGET_USED, BUDGET, GENERATED, PROMPT]);
+const SUCCESSES = "tgi_request_success";
+const FAILURES = "tgi_request_failure";
+const WANTED: ReadonlySet<string> = new Set([
+  RUNNING,
+  WAITING,
+  BUDGET_USED,
+  BUDGET,
+  GENERATED,
+  PROMPT,
+  SUCCESSES,
+  FAILURES,
+]);
 
 function detect(responses: PollResponses): Likeness | null {
   if (hasMetric(responses.metrics, "tgi_")) return "certain";
@@ -31,6 +42,9 @@ function read(responses: PollResponses, previous: NodeReading | null): NodeReadi
   const known = previous ?? UNKNOWN_READING;
   const info = factOf(responses, INFO);
   const limits = {
+    version: textOf(info?.["version"]) || known.version,
+    // a hint: images for other platforms than the default say so in their label
+    platform: /-rocm\b/.test(textOf(info?.["docker_label"])) ? "rocm" : known.platform,
     isReady: isReadyBy(responses),
     // Running and waiting count into it, and one more is a 429: a quarter on top would only buy refusals.
     admissionLimit: info === null ? known.admissionLimit : numberOf(info["max_concurrent_requests"]),
@@ -49,9 +63,22 @@ function read(responses: PollResponses, previous: NodeReading | null): NodeReadi
     waiting: foldMetric(metrics, [WAITING], "sum"),
     // the token budget stands in for the KV cache, which TGI does not show
     kvUse: budget > 0 && used <= budget ? used / budget : Number.NaN,
+    kvHeadroomTokens: used <= budget ? budget - used : Number.NaN,
     generationTokensTotal: foldMetric(metrics, [GENERATED], "sum"),
     promptTokensTotal: foldMetric(metrics, [PROMPT], "sum"),
+    successesTotal: foldMetric(metrics, [SUCCESSES], "sum"),
+    errorsTotal: errorsOf(metrics),
   };
+}
+
+/** Failures of the node: not its refusals, and not callers who left. */
+function errorsOf(metrics: Metrics): number {
+  const ownFault = ({ labels }: { labels: ReadonlyMap<string, string> }) =>
+    ["generation", "incomplete"].includes(labels.get("err") ?? "");
+  const errors = foldSamples((metrics.get(FAILURES) ?? []).filter(ownFault), "sum");
+  // each series begins with its first case: where others were counted, none of these has come yet
+  const hasCounted = metrics.has(SUCCESSES) || metrics.has(FAILURES);
+  return Number.isNaN(errors) && hasCounted ? 0 : errors;
 }
 
 function modelsWithContext(responses: PollResponses, previous: NodeReading | null): NodeReading["models"] {

@@ -14,7 +14,15 @@ testAdapter(vllm, {
     {
       claim: "an idle engine",
       responses: { health, metrics: response(sampleText("vllm-idle.prom")) },
-      expected: { isReady: true, running: 0, waiting: 0, kvUse: 0, generationTokensTotal: 32, promptTokensTotal: 196 },
+      expected: {
+        isReady: true,
+        running: 0,
+        waiting: 0,
+        kvUse: 0,
+        generationTokensTotal: 32,
+        promptTokensTotal: 196,
+        kvHeadroomTokens: 2_097_152,
+      },
     },
     {
       claim: "a loaded engine, its queue counted once",
@@ -32,6 +40,39 @@ testAdapter(vllm, {
       claim: "two data-parallel ranks as one node, the KV gauge of each process counted once",
       responses: { health, metrics: response(sampleText("vllm-two-ranks.prom")) },
       expected: { running: 21, waiting: 7, kvUse: (0.8125 + 0.4063) / 2, generationTokensTotal: 4_145_287 },
+    },
+    {
+      claim: "what ended well without aborts and errors, and what failed without full queues",
+      responses: { health, metrics: response(sampleText("vllm-two-ranks.prom")) },
+      expected: {
+        successesTotal: 6021 + 412 + 5873 + 399,
+        errorsTotal: 2,
+        kvHeadroomTokens: (1 - (0.8125 + 0.4063) / 2) * 2 * 21_844 * 16,
+      },
+    },
+    {
+      claim: "a cache whose size it does not know as unknown room",
+      responses: {
+        health,
+        metrics: response(
+          'vllm:kv_cache_usage_perc{engine="0"} 0.5\nvllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1\n',
+        ),
+      },
+      expected: { kvUse: 0.5, kvHeadroomTokens: Number.NaN, successesTotal: Number.NaN, errorsTotal: Number.NaN },
+    },
+    {
+      claim: "its version, and the platform where the version names it",
+      responses: { health, facts: { "/version": response({ version: "0.31.1.dev3+gabc.rocm642" }) } },
+      expected: { version: "0.31.1.dev3+gabc.rocm642", platform: "rocm" },
+    },
+    {
+      claim: "a version without a platform, and keeps it while it is not asked",
+      responses: { health, metrics: response("vllm:num_requests_running 1\n") },
+      previous: vllm.read(
+        { health, metrics: null, models: null, facts: { "/version": response({ version: "0.32.0" }) } },
+        null,
+      ),
+      expected: { version: "0.32.0", platform: null, running: 1 },
     },
     {
       claim: "the KV gauge under its old name",

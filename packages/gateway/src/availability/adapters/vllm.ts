@@ -1,11 +1,12 @@
 /** vLLM (v1 engine). */
 
 import { type AdapterVerdict, ENDPOINTS } from "@zml/engine";
-import { foldMetric, parseMetrics } from "../metrics-text.ts";
+import { foldMetric, foldSamples, type Metrics, parseMetrics } from "../metrics-text.ts";
 import type { Adapter, Answer, Capabilities, Likeness, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
 import { errorOf, isAborted, verdictWithoutWords } from "./error-answer.ts";
-import { hasMetric, isOk, isReadyBy, maxModelLenOf, modelsOf, ownerOf } from "./poll-answers.ts";
+import { textOf } from "./json.ts";
+import { factOf, hasMetric, isOk, isReadyBy, maxModelLenOf, modelsOf, ownerOf } from "./poll-answers.ts";
 
 const RUNNING = "vllm:num_requests_running";
 const WAITING = "vllm:num_requests_waiting";
@@ -14,7 +15,24 @@ const KV_USE = ["vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"];
 const GENERATED = "vllm:generation_tokens_total";
 const PROMPT = "vllm:prompt_tokens_total";
 const SLEEP = "vllm:engine_sleep_state";
-const WANTED: ReadonlySet<string> = new Set([RUNNING, WAITING, ...KV_USE, GENERATED, PROMPT, SLEEP]);
+/** Aborts and errors are among them. */
+const FINISHED = "vllm:request_success_total";
+const REJECTED = "vllm:admission_rejections_total";
+const ANSWERED = "http_requests_total";
+const CACHE_CONFIG = "vllm:cache_config_info";
+const WANTED: ReadonlySet<string> = new Set([
+  RUNNING,
+  WAITING,
+  ...KV_USE,
+  GENERATED,
+  PROMPT,
+  SLEEP,
+  FINISHED,
+  REJECTED,
+  ANSWERED,
+  CACHE_CONFIG,
+]);
+const VERSION = "/version";
 
 function detect({ metrics, models }: PollResponses): Likeness | null {
   if (hasMetric(metrics, "vllm:")) return "certain";
@@ -23,23 +41,65 @@ function detect({ metrics, models }: PollResponses): Likeness | null {
 
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
   const models = modelsOf(responses.models, previous, maxModelLenOf);
-  const isReady = isReadyBy(responses);
-  if (responses.metrics === null) return { ...(previous ?? UNKNOWN_READING), models, isReady };
-  if (!isOk(responses.metrics)) return { ...UNKNOWN_READING, models, isReady };
+  const version = textOf(factOf(responses, VERSION)?.["version"]) || (previous?.version ?? null);
+  const facts = { isReady: isReadyBy(responses), version, platform: platformOf(version), models };
+  if (responses.metrics === null) return { ...(previous ?? UNKNOWN_READING), ...facts };
+  if (!isOk(responses.metrics)) return { ...UNKNOWN_READING, ...facts };
   const metrics = parseMetrics(responses.metrics.body, WANTED);
   // A sleeping engine answers /health with 200, and a request to it waits or kills it.
   const awake = metrics.get(SLEEP)?.filter((sample) => sample.labels.get("sleep_state") === "awake") ?? [];
   const isAsleep = awake.length > 0 && awake.every((sample) => sample.value === 0);
+  const kvUse = foldMetric(metrics, KV_USE, "mean");
   return {
     ...UNKNOWN_READING,
-    isReady: isReady && !isAsleep,
+    ...facts,
+    isReady: facts.isReady && !isAsleep,
     running: foldMetric(metrics, [RUNNING], "sum"),
     waiting: foldMetric(metrics, [WAITING], "sum"),
-    kvUse: foldMetric(metrics, KV_USE, "mean"),
+    kvUse,
+    kvHeadroomTokens: Math.max(0, 1 - kvUse) * capacityTokensOf(metrics),
     generationTokensTotal: foldMetric(metrics, [GENERATED], "sum"),
     promptTokensTotal: foldMetric(metrics, [PROMPT], "sum"),
-    models,
+    successesTotal: sumWhere(metrics, FINISHED, "finished_reason", ["stop", "length", "repetition"]),
+    errorsTotal: errorsOf(metrics),
   };
+}
+
+/** A hint: wheels of other platforms than the default carry it in the local part of their version. */
+function platformOf(version: string | null): string | null {
+  const [, platform = null] = /\+(?:.*\.)?(rocm|cpu|xpu|cu)\d*/.exec(version ?? "") ?? [];
+  return platform === "cu" ? "cuda" : platform;
+}
+
+/** Tokens that the KV caches of all ranks hold: the settings stand in labels, as Python writes them (`None`). */
+function capacityTokensOf(metrics: Metrics): number {
+  const ranks = new Map<string, number>();
+  for (const { labels } of metrics.get(CACHE_CONFIG) ?? []) {
+    const count = (label: string) => Number.parseInt(labels.get(label) ?? "", 10);
+    // newer releases say it themselves, which is right for hybrid models too
+    const told = count("kv_cache_size_tokens");
+    const tokens = Number.isNaN(told) ? count("num_gpu_blocks") * count("block_size") : told;
+    ranks.set(labels.get("engine") ?? "", tokens > 0 ? tokens : Number.NaN);
+  }
+  return ranks.size === 0 ? Number.NaN : [...ranks.values()].reduce((sum, tokens) => sum + tokens, 0);
+}
+
+/**
+ * Requests that ended in an error of the engine, as it counts them, or answers of 5xx that are no full queue. A failed
+ * plain answer is in both and a failed stream in the first only, so that the larger one is the better.
+ */
+function errorsOf(metrics: Metrics): number {
+  const ended = sumWhere(metrics, FINISHED, "finished_reason", ["error"]);
+  const refused = foldMetric(metrics, [REJECTED], "sum");
+  const failed = sumWhere(metrics, ANSWERED, "status", ["5xx"]) - (Number.isNaN(refused) ? 0 : refused);
+  if (Number.isNaN(failed)) return ended;
+  return Math.max(0, failed, Number.isNaN(ended) ? 0 : ended);
+}
+
+/** Sum of the series with one of these values of a label; NaN: there is none. */
+function sumWhere(metrics: Metrics, name: string, label: string, values: readonly string[]): number {
+  const samples = (metrics.get(name) ?? []).filter(({ labels }) => values.includes(labels.get(label) ?? ""));
+  return foldSamples(samples, "sum");
 }
 
 function classify(answer: Answer): AdapterVerdict | null {
@@ -65,7 +125,13 @@ function capabilities(): Capabilities {
 /** vLLM tells no concurrency limit: `max_num_seqs` is in no metric. */
 export const vllm: Adapter = {
   name: "vllm",
-  probes: { health: "/health", metrics: "/metrics", metricsFallback: null, models: "/v1/models", facts: [] },
+  probes: {
+    health: "/health",
+    metrics: "/metrics",
+    metricsFallback: null,
+    models: "/v1/models",
+    facts: [{ path: VERSION }],
+  },
   countsTokensAt: "step",
   provesModels: true,
   detectionPaths: [],

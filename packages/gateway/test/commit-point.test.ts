@@ -402,6 +402,9 @@ function stateOf({ table }: PlaneFixture): string {
 
 describe("what a status means", () => {
   const rows: [status: number, body: string, headers: Record<string, string>, goesOn: boolean, state: string][] = [
+    [200, "<html>sign in</html>", { "content-type": "text/html; charset=utf-8" }, true, COOLED],
+    [302, "<html>", { location: "https://elsewhere/" }, true, COOLED],
+    [308, "", { location: "https://elsewhere/" }, true, COOLED],
     [424, error("x"), {}, true, COOLED],
     [500, error("x"), {}, true, COOLED],
     [502, "<html>", {}, true, COOLED],

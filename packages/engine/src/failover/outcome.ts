@@ -25,7 +25,9 @@ export type AttemptEnd =
  * the node lacks the endpoint.
  */
 export function classifyStatus(status: number): AdapterVerdict {
-  if (status < 400) return "success";
+  if (status < 300) return "success";
+  // redirects are not followed: the node's URL is wrong, or something in front of it wants a sign-in
+  if (status < 400) return "failure";
   switch (status) {
     case 401:
     case 403:

@@ -210,6 +210,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
       return isComplete && (firstEvent === null || !isEndedWell(this.#inspector)) ? "failure" : "success";
     }
     if (head.status >= 400) return this.#upstream.habits.classify(answer);
+    // no engine answers with a page: a proxy or a sign-in in front of it did
+    if (answer.contentType?.startsWith("text/html") === true) return "failure";
     if (!isComplete || isEncoded(head.headers)) return null;
     if (body.length === 0) return "failure";
     const inspected = skimJsonAnswer(body);

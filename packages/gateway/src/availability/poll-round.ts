@@ -2,7 +2,7 @@
 
 import type { FleetTable } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
-import type { Adapter, FactProbe, PollResponse, PollResponses } from "./adapters/adapter.ts";
+import type { Adapter, FactProbe, NodeReading, PollResponse, PollResponses } from "./adapters/adapter.ts";
 import { DETECTION_PATHS, detectEngine } from "./adapters/detect.ts";
 import { adapterFor } from "./adapters/index.ts";
 import type { NodeSpec } from "./node-spec.ts";
@@ -16,6 +16,8 @@ export interface RoundPlan {
   readonly adapter: Adapter | null;
   /** Also models and limits, which change rarely. */
   readonly isFull: boolean;
+  /** What the node said last; null, the default: nothing. */
+  readonly reading?: NodeReading | null;
   /** The node refused the metrics path before: ask the adapter's fallback. */
   readonly usesFallback: boolean;
 }
@@ -135,9 +137,14 @@ export async function pollRound(
     getHealth(spec.healthPath ?? probes.health),
     getLoad(probes.metrics, probes.metricsFallback),
     get(plan.isFull ? probes.models : null),
-    factsOf(get, plan.isFull ? probes.facts : []),
+    factsOf(get, [...(plan.isFull ? probes.facts : []), ...loadProbesOf(plan)]),
   ]);
   return finish({ health, metrics, models, facts }, null);
+}
+
+function loadProbesOf({ adapter, reading = null }: RoundPlan): readonly FactProbe[] {
+  const paths = reading === null ? [] : (adapter?.loadPaths?.(reading) ?? []);
+  return paths.map((path) => ({ path }));
 }
 
 /** Where a probe goes: below the node's URL, or to another port of its host. */

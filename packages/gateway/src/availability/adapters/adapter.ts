@@ -162,6 +162,11 @@ export interface Adapter {
   readonly provesModels: boolean;
   /** Paths that `detect` looks at, besides `/health`, `/metrics` and `/v1/models`: answers in `facts`. */
   readonly detectionPaths: readonly string[];
+  /**
+   * More paths of the load, asked in every round, by what the node said so far: answers in `facts`. For servers that tell
+   * the load of each model on a path of its own.
+   */
+  loadPaths?(reading: NodeReading): readonly string[];
   /** Whether answers (of a detection, or of a round of any engine) show this engine; null: no. Never throws. */
   detect(responses: PollResponses): Likeness | null;
   /** Reads a round. What was not asked in this round (null) stays as in `previous`. Never throws. */

@@ -1,4 +1,6 @@
-import { reportedModel } from "./adapter.ts";
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { reportedModel, UNKNOWN_READING } from "./adapter.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
@@ -7,8 +9,96 @@ const props = response({ default_generation_settings: { id: 0, n_ctx: 2048 }, to
 const models = response({ data: [{ id: "tiny", owned_by: "llamacpp", meta: { n_ctx_train: 131072 } }] });
 const error = (code: number, type: string, message: string) => ({ error: { code, message, type } });
 
+/** As b10434 writes them with --models-dir; arguments and presets left out. */
+const routerProps = response({
+  role: "router",
+  max_instances: 4,
+  default_generation_settings: { params: null, n_ctx: 0 },
+  build_info: "b1-7e4c0a9",
+});
+const routed = (id: string, value: string, more: object = {}) => ({
+  id,
+  aliases: [],
+  owned_by: "llamacpp",
+  status: { value },
+  architecture: { input_modalities: id === "seer" ? ["text", "image"] : ["text"], output_modalities: ["text"] },
+  ...more,
+});
+const routerModels = response({
+  data: [
+    routed("one", "loaded", { meta: { n_ctx: 1024, n_ctx_train: 32768 } }),
+    routed("a b", "loaded", { meta: { n_ctx: 512 } }),
+    routed("seer", "unloaded"),
+  ],
+});
+const nameless = response(error(400, "invalid_request_error", "model name is missing from the request"), 400);
+const unloaded = response(error(400, "invalid_request_error", "model is not loaded"), 400);
+const router = llamacpp.read(
+  { health, metrics: nameless, models: routerModels, facts: { "/props": routerProps } },
+  null,
+);
+const ONE = "/metrics?model=one&autoload=false";
+const TWO = "/metrics?model=a%20b&autoload=false";
+
 testAdapter(llamacpp, {
   readings: [
+    {
+      claim: "its build and whether it reads images",
+      responses: {
+        health,
+        models,
+        facts: { "/props": response({ total_slots: 4, build_info: "b1-7e4c0a9", modalities: { vision: true } }) },
+      },
+      expected: { version: "b1-7e4c0a9", models: [reportedModel("tiny", { readsImages: true })] },
+    },
+    {
+      claim: "a router's models, running or not, before the load of any is told",
+      responses: { health, metrics: nameless, models: routerModels, facts: { "/props": routerProps } },
+      expected: {
+        isReady: true,
+        running: Number.NaN,
+        version: "b1-7e4c0a9",
+        models: [
+          reportedModel("one", { contextTokens: 1024, readsImages: false }),
+          reportedModel("a b", { contextTokens: 512, readsImages: false }),
+          reportedModel("seer", { readsImages: true }),
+        ],
+      },
+    },
+    {
+      claim: "a router's load by model, and their sum without counters that go with a model",
+      responses: {
+        health,
+        metrics: nameless,
+        facts: { [ONE]: response(sampleText("llamacpp-load.prom")), [TWO]: response(sampleText("llamacpp-idle.prom")) },
+      },
+      previous: router,
+      expected: {
+        running: 4,
+        waiting: 16,
+        generationTokensTotal: Number.NaN,
+        byModel: [
+          { id: "one", running: 4, waiting: 16, generationTokensTotal: 2292 },
+          { id: "a b", running: 0, waiting: 0, generationTokensTotal: 24 },
+        ],
+      },
+    },
+    {
+      claim: "a router's model that was unloaded in between as unknown until the next list",
+      responses: { health, metrics: nameless, facts: { [ONE]: unloaded, [TWO]: unloaded } },
+      previous: router,
+      expected: { running: Number.NaN },
+    },
+    {
+      claim: "a router that runs nothing as idle",
+      responses: {
+        health,
+        metrics: nameless,
+        models: response({ data: [routed("seer", "unloaded")] }),
+        facts: { "/props": routerProps },
+      },
+      expected: { running: 0, waiting: 0, byModel: [] },
+    },
     {
       claim: "an idle server",
       responses: { health, metrics: response(sampleText("llamacpp-idle.prom")) },
@@ -100,6 +190,11 @@ testAdapter(llamacpp, {
       expected: "misconfigured",
     },
     {
+      claim: "an unknown model of router mode as b10434 says it",
+      answer: plain(400, error(400, "invalid_request_error", "model 'nope' not found")),
+      expected: "misconfigured",
+    },
+    {
       claim: "a 500, since what we send was read as JSON before",
       answer: plain(500, error(500, "server_error", "[json.exception.parse_error.101] parse error")),
       expected: "failure",
@@ -110,4 +205,18 @@ testAdapter(llamacpp, {
       expected: "failure",
     },
   ],
+});
+
+describe("a llama.cpp router", () => {
+  it("is asked for the load of the models that it runs, without loading any", () => {
+    assert.deepEqual(llamacpp.loadPaths?.(router), [ONE, TWO]);
+    assert.deepEqual(llamacpp.loadPaths?.(UNKNOWN_READING), []);
+  });
+
+  it("is told from others by its role", () => {
+    assert.equal(
+      llamacpp.detect({ health, metrics: nameless, models: null, facts: { "/props": routerProps } }),
+      "certain",
+    );
+  });
 });

@@ -122,7 +122,7 @@ function kindOf(key: string, inner: z.core.$ZodType): string {
     return `${number(inner.minValue)} to ${number(inner.maxValue)}${unit}`;
   }
   if (inner instanceof z.ZodArray) return "list";
-  if (inner instanceof z.ZodObject) return "mapping";
+  if (inner instanceof z.ZodObject || inner instanceof z.ZodRecord) return "mapping";
   if (key === "listen" || key.endsWith(".listen")) return "HOST:PORT";
   if (key.endsWith("_env")) return "name of a variable";
   return "text";

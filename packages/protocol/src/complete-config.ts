@@ -1,6 +1,12 @@
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
+import {
+  type CustomConfig,
+  completeCustom,
+  completeGpuExporter,
+  type GpuExporterConfig,
+} from "./node-sources-config.ts";
 import { completeFeed, type FeedConfig } from "./price-config.ts";
 
 /** `usd_per_gpu_hour` → `usdPerGpuHour`. */
@@ -44,8 +50,11 @@ export interface NodeConfig {
   readonly displayName: string;
   /** `null`: to be detected. */
   readonly engine: EngineName | null;
-  /** `isStated`: the operator named the health path, so that nothing but a 2xx there will do. */
-  readonly custom: { readonly healthPath: string; readonly isStated: boolean };
+  readonly custom: CustomConfig;
+  /** `null`: on the node's own port. */
+  readonly metricsUrl: string | null;
+  readonly gpuExporter: GpuExporterConfig | null;
+  readonly allowLinkLocal: boolean;
   readonly gpus: number;
   /** As stated; NaN: unknown. With a `priceKey` it counts until the feed has a price. */
   readonly usdPerGpuHour: number;
@@ -178,7 +187,10 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
     account: node.account,
     displayName: node.display_name ?? node.id,
     engine: node.engine ?? null,
-    custom: { healthPath: node.custom?.health_path ?? "/health", isStated: node.custom !== undefined },
+    custom: completeCustom(node.custom),
+    metricsUrl: node.metrics_url ?? null,
+    gpuExporter: node.gpu_exporter === undefined ? null : completeGpuExporter(node.gpu_exporter),
+    allowLinkLocal: node.allow_link_local,
     gpus: node.gpus,
     usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,
     priceKey: node.cost?.price ?? null,

@@ -127,8 +127,8 @@ describe("what is wrong is said with what stands there and what to write", () =>
     ],
     [
       "an engine without an adapter",
-      { nodes: [{ ...node, engine: "triton" }] },
-      [`nodes[0].engine: expected one of ${ENGINES.join(", ")}, got "triton"`],
+      { nodes: [{ ...node, engine: "ollama" }] },
+      [`nodes[0].engine: expected one of ${ENGINES.join(", ")}, got "ollama"`],
     ],
     [
       "a key without a scope",

@@ -2,6 +2,7 @@ import { COST_PRIORITIES } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
+import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
 
 /**
@@ -246,69 +247,68 @@ const servedModelSchema = z.union(
   },
 );
 
-export const nodeSchema = z.strictObject(
-  {
-    id: field.name("a node id").describe("Stable name; the same id with the same url keeps its counters."),
-    url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
-    family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
-    account: account(),
-    display_name: field.text("a text").max(256).optional().describe("For people."),
-    engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
-    custom: z
-      .strictObject(
-        {
-          health_path: z
-            .string({ error: (issue) => `expected a path, got ${field.shown(issue.input)}` })
-            .regex(/^\/[!-~]*$/, {
-              error: (issue) => `expected a path that starts with /, got ${field.shown(issue.input)}`,
-            })
-            .default("/health")
-            .describe("A 2xx here means that the node is healthy."),
-        },
-        mapping,
-      )
-      .optional()
-      .describe("Only with engine: custom."),
-    gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
-    cost: costSchema.optional().describe("What the node costs. Default: unknown."),
-    models: z
-      .array(servedModelSchema, list)
-      .optional()
-      .describe("The models that the node serves. Default: what it reports."),
-    max_in_flight: field
-      .count({ min: 1, max: 1_000_000 })
-      .optional()
-      .describe("Requests on the node at one time. Default: from the engine."),
-    max_connections: field.count({ min: 1, max: 65_536 }).default(512).describe("Sockets to the node, per worker."),
-    keep_alive_ms: field
-      .durationMs({ max: 3_600_000 })
-      // uvicorn and llama.cpp close idle sockets after 5 s: closing first avoids sending into a closing socket.
-      .default(4000)
-      .describe("Idle sockets to the node are closed after this long."),
-    max_connection_age_ms: field
-      .durationMs()
-      .default(300_000)
-      .describe("A socket is replaced after this long, so that names are looked up again."),
-    api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
-    http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
-    timeouts: z
-      .strictObject(timeoutFields, mapping)
-      .partial()
-      .optional()
-      .describe("Overrides the section timeouts for this node."),
-    health: z
-      .strictObject(healthFields, mapping)
-      .partial()
-      .optional()
-      .describe("Overrides the section health for this node."),
-    failover: z
-      .strictObject({ cooldown_ms: cooldownMs }, mapping)
-      .partial()
-      .optional()
-      .describe("Overrides failover.cooldown_ms for this node."),
-  },
-  mapping,
-);
+export const nodeSchema = z
+  .strictObject(
+    {
+      id: field.name("a node id").describe("Stable name; the same id with the same url keeps its counters."),
+      url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
+      family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
+      account: account(),
+      display_name: field.text("a text").max(256).optional().describe("For people."),
+      engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
+      custom: customSchema.optional().describe("Only with engine: custom."),
+      metrics_url: field
+        .nodeUrl()
+        .optional()
+        .describe("Where its metrics are, if not on its own port, such as http://10.0.0.21:8002/metrics."),
+      gpu_exporter: gpuExporterSchema
+        .optional()
+        .describe("A GPU exporter (DCGM, AMD) beside the node: second source of its free memory."),
+      allow_link_local: field
+        .flag()
+        .default(false)
+        .describe("Its addresses may be link-local or those of a cloud's metadata service."),
+      gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
+      cost: costSchema.optional().describe("What the node costs. Default: unknown."),
+      models: z
+        .array(servedModelSchema, list)
+        .optional()
+        .describe("The models that the node serves. Default: what it reports."),
+      max_in_flight: field
+        .count({ min: 1, max: 1_000_000 })
+        .optional()
+        .describe("Requests on the node at one time. Default: from the engine."),
+      max_connections: field.count({ min: 1, max: 65_536 }).default(512).describe("Sockets to the node, per worker."),
+      keep_alive_ms: field
+        .durationMs({ max: 3_600_000 })
+        // uvicorn and llama.cpp close idle sockets after 5 s: closing first avoids sending into a closing socket.
+        .default(4000)
+        .describe("Idle sockets to the node are closed after this long."),
+      max_connection_age_ms: field
+        .durationMs()
+        .default(300_000)
+        .describe("A socket is replaced after this long, so that names are looked up again."),
+      api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
+      http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
+      timeouts: z
+        .strictObject(timeoutFields, mapping)
+        .partial()
+        .optional()
+        .describe("Overrides the section timeouts for this node."),
+      health: z
+        .strictObject(healthFields, mapping)
+        .partial()
+        .optional()
+        .describe("Overrides the section health for this node."),
+      failover: z
+        .strictObject({ cooldown_ms: cooldownMs }, mapping)
+        .partial()
+        .optional()
+        .describe("Overrides failover.cooldown_ms for this node."),
+    },
+    mapping,
+  )
+  .superRefine(checkAddresses);
 
 export const policySchema = z.strictObject(
   {

@@ -19,7 +19,9 @@ export {
 } from "./config-issues.ts";
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
+export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
 export { whyNoNodeAddress } from "./node-address.ts";
+export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
 export {
   FEED_KEYS_OF_PROVIDERS,
   type FeedConfig,

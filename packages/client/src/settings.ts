@@ -103,14 +103,14 @@ function readUrl(setting: Setting & { readonly fallback: string }): string {
   const from = fromEnvironment === undefined ? setting.option : setting.variable;
   const text: unknown = setting.value ?? fromEnvironment ?? setting.fallback;
   const advice = `give ${from} as ${setting.fallback} or https://HOST`;
-  const shown = typeof text === "string" ? JSON.stringify(text.slice(0, 200)) : `a ${typeof text}`;
+  // not shown when it may hold a password
+  const shown =
+    typeof text !== "string" ? `a ${typeof text}` : text.includes("@") ? "…@…" : JSON.stringify(text.slice(0, 200));
   let url: URL;
   try {
     url = new URL(typeof text === "string" ? text.trim() : "");
   } catch {
-    // not shown when it may hold a password
-    const value = shown.includes("@") ? "the value" : shown;
-    throw new ConfigurationError(`${from} is no URL: ${value}: ${advice}`);
+    throw new ConfigurationError(`${from} is no URL: ${shown}: ${advice}`);
   }
   if (url.username !== "" || url.password !== "") {
     throw new ConfigurationError(

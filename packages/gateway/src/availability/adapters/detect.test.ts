@@ -25,6 +25,7 @@ describe("detection of an engine", () => {
     const trtllm = { "/prometheus/metrics": response(sampleText("trtllm-load.prom")) };
     assert.equal(detect({ metrics: response("[]"), facts: trtllm }), "trtllm");
     assert.equal(detect({ metrics: response(sampleText("triton-load.prom")) }), "triton");
+    assert.equal(detect({ metrics: response(sampleText("sglang-two-ranks.prom")) }), "sglang");
     assert.equal(detect({ metrics: response('other{by="vllm:"} 1\n') }), "custom");
   });
 
@@ -39,6 +40,19 @@ describe("detection of an engine", () => {
     assert.equal(detect({ metrics: response("[]"), models: listed("tensorrt_llm") }), "trtllm");
     assert.equal(detect({ models: listed("Triton Inference Server") }), "triton");
     assert.equal(detect({ metrics: response('nv_inference_count{model="m"} 1\nvllm:x 1\n') }), "triton");
+  });
+
+  it("finds an SGLang without metrics by its load, and without that by its models", () => {
+    const loads = response({ version: "0.5.20", loads: [{ dp_rank: 0, num_running_reqs: 0 }] });
+    assert.equal(detect({ facts: { "/v1/loads": loads } }), "sglang");
+    assert.equal(detect({ health: response("", 503), facts: { "/v1/loads": loads } }), "sglang");
+    assert.equal(detect({ models: response({ data: [{ id: "m", owned_by: "sglang" }] }) }), "sglang");
+    assert.equal(detect({ facts: { "/v1/loads": response({ loads: [] }) } }), "custom");
+  });
+
+  it("believes an engine's own words before a name that something in front of it may repeat", () => {
+    const models = response({ data: [{ id: "m", owned_by: "vllm" }] });
+    assert.equal(detect({ models, metrics: response(sampleText("llamacpp-idle.prom")) }), "llamacpp");
   });
 
   it("is undecided while a server loads or doesn't answer", () => {

@@ -5,6 +5,7 @@ import type { Adapter } from "./adapter.ts";
 import { custom } from "./custom.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { sglang } from "./sglang.ts";
+import { soundAdapter } from "./sound-reading.ts";
 import { tgi } from "./tgi.ts";
 import { triton } from "./triton.ts";
 import { trtllm } from "./trtllm.ts";
@@ -12,18 +13,18 @@ import { vllm } from "./vllm.ts";
 
 export type { Adapter, NodeReading, ReportedModel } from "./adapter.ts";
 
-/** All adapters, by engine name. */
+/** All adapters, by engine name. Their readings can be believed as far as their range goes. */
 const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({
-  vllm,
-  sglang,
-  llamacpp,
-  tgi,
-  trtllm,
-  triton,
-  custom,
+  vllm: soundAdapter(vllm),
+  sglang: soundAdapter(sglang),
+  llamacpp: soundAdapter(llamacpp),
+  tgi: soundAdapter(tgi),
+  trtllm: soundAdapter(trtllm),
+  triton: soundAdapter(triton),
+  custom: soundAdapter(custom),
 });
 
 /** The adapter of an engine; `custom` while the engine is not known yet. */
 export function adapterFor(engine: EngineName | null): Adapter {
-  return engine === null ? custom : ADAPTERS[engine];
+  return ADAPTERS[engine ?? "custom"];
 }

@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { reportedModel, UNKNOWN_READING } from "./adapter.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
+import { testMetricRules } from "./testing/metric-rules.ts";
 
 const health = response({ status: "ok" });
 const props = response({ default_generation_settings: { id: 0, n_ctx: 2048 }, total_slots: 4, is_sleeping: false });
@@ -219,4 +220,14 @@ describe("a llama.cpp router", () => {
       "certain",
     );
   });
+});
+
+testMetricRules(llamacpp, {
+  names: {
+    running: "llamacpp:requests_processing",
+    waiting: "llamacpp:requests_deferred",
+    generationTokensTotal: "llamacpp:tokens_predicted_total",
+    promptTokensTotal: "llamacpp:prompt_tokens_total",
+  },
+  rankLabel: null,
 });

@@ -1,6 +1,7 @@
 import { reportedModel } from "./adapter.ts";
 import { sglang } from "./sglang.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
+import { testMetricRules } from "./testing/metric-rules.ts";
 
 const rank = (dpRank: number, load: object = {}) => ({
   dp_rank: dpRank,
@@ -262,4 +263,15 @@ testAdapter(sglang, {
       expected: "caller_error",
     },
   ],
+});
+
+testMetricRules(sglang, {
+  names: {
+    running: "sglang:num_running_reqs",
+    waiting: "sglang:num_queue_reqs",
+    generationTokensTotal: "sglang:realtime_tokens_total",
+    promptTokensTotal: "sglang:prompt_tokens_total",
+  },
+  labels: { generationTokensTotal: { mode: "decode" } },
+  rankLabel: "dp_rank",
 });

@@ -1,5 +1,6 @@
 import { reportedModel } from "./adapter.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
+import { testMetricRules } from "./testing/metric-rules.ts";
 import { tgi } from "./tgi.ts";
 
 const health = response("");
@@ -115,4 +116,14 @@ testAdapter(tgi, {
     },
     { claim: "an unknown route", answer: plain(404, ""), expected: "endpoint_unsupported" },
   ],
+});
+
+testMetricRules(tgi, {
+  names: {
+    running: "tgi_batch_current_size",
+    waiting: "tgi_queue_size",
+    generationTokensTotal: "tgi_request_generated_tokens_sum",
+    promptTokensTotal: "tgi_request_input_length_sum",
+  },
+  rankLabel: null,
 });

@@ -1,5 +1,6 @@
 import { reportedModel } from "./adapter.ts";
 import { plain, response, sampleText, streamed, testAdapter } from "./testing/adapter-suite.ts";
+import { testMetricRules } from "./testing/metric-rules.ts";
 import { vllm } from "./vllm.ts";
 
 const health = response("");
@@ -204,4 +205,14 @@ testAdapter(vllm, {
       expected: "success",
     },
   ],
+});
+
+testMetricRules(vllm, {
+  names: {
+    running: "vllm:num_requests_running",
+    waiting: "vllm:num_requests_waiting",
+    generationTokensTotal: "vllm:generation_tokens_total",
+    promptTokensTotal: "vllm:prompt_tokens_total",
+  },
+  rankLabel: "engine",
 });

@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { type AdapterVerdict, classifyStatus } from "@zml/engine";
+import { type AdapterVerdict, classifyStatus, ENDPOINTS } from "@zml/engine";
 import fc from "fast-check";
 import type { Adapter, Answer, NodeReading, PollResponse, PollResponses } from "../adapter.ts";
+import { soundAdapter } from "../sound-reading.ts";
 
 /** A round and what must be read out of it. */
 export interface ReadingCase {
@@ -112,26 +113,122 @@ export function testAdapter(adapter: Adapter, cases: { readings: ReadingCase[]; 
       );
     });
 
-    it("survives any bytes", () => {
-      const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), fc.constant('{"error":null}'));
-      const anyResponse = fc.option(
-        fc.record({ status: fc.integer({ min: 0, max: 599 }), body: text, contentType: fc.constant(null) }),
-      );
+    it("makes of any bytes what can be, or nothing", () => {
+      const sound = soundAdapter(adapter);
+      const anyResponse = fc.option(fc.record({ status: fc.integer({ min: 0, max: 599 }), body, contentType: type }));
+      const paths = [...adapter.probes.facts.map(({ path }) => path), ...adapter.detectionPaths];
       fc.assert(
         fc.property(anyResponse, anyResponse, anyResponse, anyResponse, (health, metrics, models, fact) => {
-          const facts = Object.fromEntries(adapter.probes.facts.map(({ path }) => [path, fact]));
-          const reading = adapter.read({ health, metrics, models, facts }, null);
-          assert.ok(!(reading.running < 0) && !(reading.kvUse < 0));
+          const responses = { health, metrics, models, facts: Object.fromEntries(paths.map((path) => [path, fact])) };
+          const first = sound.read(responses, null);
+          assertPossible(first);
+          assertPossible(sound.read({ ...responses, metrics: fact, models: health }, first));
+          assert.ok([null, "certain", "likely"].includes(adapter.detect(responses)));
+          const { endpoints } = adapter.capabilities(first);
+          assert.ok(endpoints === null || endpoints.every((endpoint) => ENDPOINTS.includes(endpoint)));
+          for (const path of adapter.loadPaths?.(first) ?? []) assert.match(path, /^[!-~]+$/);
         }),
-        { numRuns: 200 },
+        { numRuns: 400 },
       );
       fc.assert(
-        fc.property(fc.integer({ min: 100, max: 599 }), text, fc.boolean(), (status, body, isStream) => {
-          const answer = isStream ? streamed(body) : plain(status, body);
-          adapter.classify(answer);
+        fc.property(fc.integer({ min: 100, max: 599 }), body, fc.boolean(), (status, text, isStream) => {
+          const verdict = adapter.classify(isStream ? streamed(text) : plain(status, text));
+          assert.ok(verdict === null || VERDICTS.has(verdict));
         }),
-        { numRuns: 200 },
+        { numRuns: 300 },
       );
     });
+
+    it("takes numbers of a node that lies for unknown wherever they stand", () => {
+      const { health, metrics, models, facts } = lieOf(cases.readings);
+      for (const lie of ["-3", "1e308", "NaN", "-1e308", "9223372036854775794", '"12"', "[]", "null"]) {
+        const reading = soundAdapter(adapter).read(
+          {
+            health: withNumbers(health, lie),
+            metrics: withNumbers(metrics, lie),
+            models: withNumbers(models, lie),
+            facts: Object.fromEntries(Object.entries(facts).map(([path, fact]) => [path, withNumbers(fact, lie)])),
+          },
+          null,
+        );
+        assertPossible(reading);
+        const {
+          isReady: _ready,
+          byModel: _byModel,
+          version: _version,
+          platform: _platform,
+          models: _models,
+          ...rest
+        } = reading;
+        for (const [name, value] of Object.entries(rest))
+          assert.ok(Number.isNaN(value) || value === 0, `${name} ${value}`);
+      }
+    });
   });
+}
+
+const VERDICTS: ReadonlySet<AdapterVerdict> = new Set<AdapterVerdict>([
+  "success",
+  "failure",
+  "overloaded",
+  "misconfigured",
+  "endpoint_unsupported",
+  "too_large",
+  "caller_error",
+]);
+const type = fc.constant(null);
+/** What comes instead of an answer: other servers' pages, halves, and values that no field can have. */
+const body = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc.json(),
+  fc.constantFrom(
+    '{"error":null}',
+    "<!DOCTYPE html><html><title>502</title></html>",
+    '{"data":[{"id":"m","max_model_len":1e308},{"id":"\\u0000"},{"id":"x","meta":{"n_ctx":-1}}]}',
+    '{"loads":[{"num_running_reqs":1e308,"num_waiting_reqs":-1,"token_usage":"1"}],"version":"\\u001b[31m"}',
+    '{"total_slots":-4,"default_generation_settings":{"n_ctx":1e308},"role":"router","build_info":7}',
+    '{"data":[{"id":"a","status":{"value":"loaded"}},{"id":"a","status":{"value":"loaded"}}]}',
+    '{"max_concurrent_requests":1e300,"max_total_tokens":null,"model_id":{}}',
+    '[{"is_processing":true},null,7]',
+    "vllm:num_requests_running 1e308\nsglang:num_running_reqs -4\ntgi_batch_current_size NaN\nllamacpp:requests_deferred",
+  ),
+);
+
+/** Every number in its range or unknown, every text one that can be shown. */
+function assertPossible(reading: NodeReading): void {
+  const { isReady, byModel, version, platform, models, ...numbers } = reading;
+  assert.equal(typeof isReady, "boolean");
+  for (const [name, value] of Object.entries(numbers)) {
+    assert.ok(typeof value === "number", name);
+    assert.ok(Number.isNaN(value) || (value >= 0 && value <= 1e15), `${name} ${value}`);
+  }
+  assert.ok(!(reading.kvUse > 1), `kvUse ${reading.kvUse}`);
+  for (const text of [version, platform]) assert.ok(text === null || /^[ -~]{1,128}$/.test(text));
+  for (const { id } of [...(models ?? []), ...(byModel ?? [])]) {
+    assert.ok(id.length > 0 && Buffer.byteLength(id) <= 256 && !/\p{Cc}/u.test(id), JSON.stringify(id));
+  }
+  for (const { contextTokens } of models ?? []) assert.ok(!(contextTokens < 0) && !(contextTokens > 1e9));
+}
+
+/** The fullest round among the cases. */
+function lieOf(readings: readonly ReadingCase[]): PollResponses {
+  const all = readings.map(({ responses }) => ({ ...NO_RESPONSES, ...responses }));
+  const longest = (of: (responses: PollResponses) => PollResponse | null) =>
+    all.map(of).reduce((best, one) => ((one?.body.length ?? 0) > (best?.body.length ?? 0) ? one : best), null);
+  return {
+    health: longest(({ health }) => health),
+    metrics: longest(({ metrics }) => metrics),
+    models: longest(({ models }) => models),
+    facts: Object.assign({}, ...all.map(({ facts }) => facts)),
+  };
+}
+
+/** The answer with another value in place of each number: of samples, and of members of JSON. */
+function withNumbers(answer: PollResponse | null, lie: string): PollResponse | null {
+  if (answer === null) return null;
+  const isJson = /^\s*[[{]/.test(answer.body);
+  const replaced = isJson
+    ? answer.body.replaceAll(/(?<=[:[,]\s*)-?\d+(\.\d+)?(e[+-]?\d+)?(?=\s*[,}\]])/gi, lie === "NaN" ? "null" : lie)
+    : answer.body.replaceAll(/ \S+$/gm, (value) => (value.startsWith(" #") ? value : ` ${lie}`));
+  return { ...answer, body: replaced };
 }

@@ -181,11 +181,14 @@ export function retryAfterMs(headers: Headers): number {
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), RETRY_AFTER_MAX_MS) : 0;
 }
 
-/** The short name of a fault: `ECONNREFUSED`, `TimeoutError`. Texts of other people's errors may quote what was sent. */
+/** Codes of Node, undici, zlib and TLS. What a server calls its errors is not among them: it may quote what was sent. */
+const CODE = /^(?:(?:ERR|UND_ERR|HPE|Z)_[A-Z0-9_]{1,60}|[A-Z]+(?:_[A-Z]+)*)$/;
+
+/** The short name of a fault: `ECONNREFUSED`, `TimeoutError`. Texts of other people's errors are never shown. */
 export function codeOf(error: unknown): string {
   for (let inner = error, depth = 0; inner instanceof Error && depth < 4; inner = inner.cause, depth += 1) {
-    if ("code" in inner && typeof inner.code === "string") return inner.code;
+    if ("code" in inner && typeof inner.code === "string" && CODE.test(inner.code)) return inner.code;
     if (inner.name === "AbortError" || inner.name === "TimeoutError") return inner.name;
   }
-  return error instanceof Error ? error.name : "unknown";
+  return error instanceof Error && /^[A-Za-z]{1,40}$/.test(error.name) ? error.name : "unknown";
 }

@@ -172,7 +172,11 @@ function inWords(error: unknown, region: string): FeedError {
   const isPlain = /^[A-Za-z.]{1,64}$/.test(name);
   const hint = Object.hasOwn(HINTS, name) ? HINTS[name] : undefined;
   if (hint !== undefined) return new FeedError(`AWS ${region} answered ${name}: ${hint}`, { cause: error });
-  if (isPlain && isServiceError(error)) return new FeedError(`AWS ${region} answered ${name}`, { cause: error });
+  if (isServiceError(error)) {
+    return new FeedError(`AWS ${region} answered ${isPlain ? name : "an error that it gives no name"}`, {
+      cause: error,
+    });
+  }
   return new FeedError(`AWS ${region} gave no answer that can be read (${codeOf(error)})`, { cause: error });
 }
 

@@ -16,7 +16,9 @@ export function giveUp(exchange: Exchange, request: RouteRequest, last: AttemptR
   }
   const attempts = request.dispatches;
   if (last.end.kind === "answer") {
-    const cause = `status ${last.end.status} with more text than is held`;
+    // of a stream the first event has decided, and the rest was not waited for
+    const { status } = last.end;
+    const cause = status < 400 ? "an error in place of an answer" : `status ${status} with more text than is held`;
     exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause }), { shouldRetry: false });
     return;
   }

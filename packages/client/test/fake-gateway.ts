@@ -11,7 +11,7 @@ import {
   token,
 } from "../../gateway/test/scripted-node.ts";
 
-export const ROUTING_TEXT =
+const ROUTING_TEXT =
   'node="a", policy="p", family="H100", decision="0198c0de-7000-7000-8000-000000000001", queue_depth=0, attempt=1, ' +
   "reason=first_acceptable";
 

@@ -7,18 +7,18 @@ import type { DataPlane } from "../data-plane.ts";
 import type { Exchange, Interruption } from "../exchange.ts";
 import type { WaitRefusal } from "../wait-refusal.ts";
 
-/** Nothing more is tried: the node's last answer as it is, or what went wrong on the way to it. */
+/** Nothing more is tried: the node's last error as it is, or what went wrong on the way to it. */
 export function giveUp(exchange: Exchange, request: RouteRequest, last: AttemptResult, reason: NoNodeReason): void {
   exchange.routing = { ...exchange.routing, reason };
-  if (last.answer !== null) {
+  // a failure that says 200 would be taken for an answer, a redirect be followed
+  if (last.answer !== null && last.answer.head.status >= 400) {
     exchange.deliver(last.answer.head, last.answer.body, { shouldRetry: false });
     return;
   }
   const attempts = request.dispatches;
   if (last.end.kind === "answer") {
-    // of a stream the first event has decided, and the rest was not waited for
     const { status } = last.end;
-    const cause = status < 400 ? "an error in place of an answer" : `status ${status} with more text than is held`;
+    const cause = status < 400 ? `no usable answer (status ${status})` : `status ${status} with more text than is held`;
     exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause }), { shouldRetry: false });
     return;
   }

@@ -5,12 +5,25 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { chmodSync, copyFileSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
+import { createServer as createTlsServer } from "node:tls";
 import { promisify } from "node:util";
 import { installClient, runIn } from "../../../scripts/install-package.ts";
+import { until } from "../../gateway/test/plane-fixture.ts";
+import {
+  answering,
+  chunk,
+  type ScriptedNode,
+  STREAM_HEAD,
+  startScriptedNode,
+  token,
+} from "../../gateway/test/scripted-node.ts";
 import { startFakeGateway, USED } from "../test/fake-gateway.ts";
+import { selfSigned } from "../test/self-signed.ts";
+import type { Addresses } from "./failures.ts";
 
 const isArm = process.arch === "arm64";
 const runtimes = [
@@ -32,6 +45,18 @@ const runtimes = [
   },
 ];
 
+/** What failures.ts tells when all is well. */
+const FAILURES = {
+  closed: "APIConnectionError",
+  tls: "TLSError",
+  garbage: "APIConnectionError",
+  page: "ResponseFormatError",
+  reset: "StreamInterruptedError",
+  silence: "APITimeoutError",
+  abort: "AbortError",
+  leave: "none",
+};
+
 let project = "";
 
 before(() => {
@@ -41,15 +66,26 @@ before(() => {
   const wanted = runtimes.map(({ name, version }) => `${name}@${version}`);
   runIn(project, "npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", ...wanted]);
   copyFileSync(join(import.meta.dirname, "..", "test", "consumer.ts"), join(project, "consumer.ts"));
-  const argument = "(globalThis as unknown as { process: { argv: string[] } }).process.argv[2]";
+  copyFileSync(join(import.meta.dirname, "failures.ts"), join(project, "failures.ts"));
+  const argument = '(globalThis as unknown as { process: { argv: string[] } }).process.argv[2] ?? ""';
   writeFileSync(
     join(project, "main.ts"),
-    `import { use } from "./consumer.ts";\nconsole.log(await use(${argument} ?? ""));\n`,
+    `import { use } from "./consumer.ts";\nconsole.log(await use(${argument}));\n`,
+  );
+  writeFileSync(
+    join(project, "fail.ts"),
+    `import { fail } from "./failures.ts";\nconsole.log(await fail(JSON.parse(${argument})));\n`,
   );
 });
 after(() => rmSync(project, { recursive: true, force: true }));
 
 for (const { name, version, program, runs } of runtimes) {
+  test(`each failure has its class in ${name} ${version}`, async (t) => {
+    const { addresses, stalled } = await startFailing(t);
+    await checkFailures(join(project, "node_modules", name, program), runs[0] ?? [], addresses);
+    await until(() => stalled.calls.length === 3 && stalled.calls.every(({ isClosed }) => isClosed));
+  });
+
   for (const flags of runs) {
     test(`it runs in ${name} ${version} with ${flags.join(" ")}`, async (t) => {
       const gateway = await startFakeGateway();
@@ -64,4 +100,54 @@ for (const { name, version, program, runs } of runtimes) {
       assert.match(gateway.calls.at(-1)?.headers["user-agent"] ?? "", /^zml-js\//);
     });
   }
+}
+
+test("each failure has its class in Node", async (t) => {
+  const { addresses, stalled } = await startFailing(t);
+  await checkFailures(process.execPath, [], addresses);
+  await until(() => stalled.calls.length === 3 && stalled.calls.every(({ isClosed }) => isClosed));
+});
+
+async function checkFailures(path: string, flags: readonly string[], addresses: Addresses): Promise<void> {
+  chmodSync(path, 0o755);
+  const { stdout } = await promisify(execFile)(path, [...flags, "fail.ts", JSON.stringify(addresses)], {
+    cwd: project,
+    timeout: 60_000,
+  });
+  assert.deepEqual(JSON.parse(stdout), FAILURES);
+}
+
+/** Servers that fail in each way. */
+async function startFailing(t: TestContext): Promise<{ addresses: Addresses; stalled: ScriptedNode }> {
+  const sockets = new Set<Socket>();
+  const listen = async (server: Server): Promise<number> => {
+    server.on("connection", (socket: Socket) => sockets.add(socket.on("error", () => {})));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    t.after(() => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    return (server.address() as { port: number }).port;
+  };
+  const tls = createTlsServer(selfSigned()).on("tlsClientError", () => {});
+  const closing = createServer();
+  const closed = await listen(closing);
+  await new Promise((resolve) => closing.close(resolve));
+  const events = chunk(token("a"));
+  const stalled = await startScriptedNode((call) => call.write(Buffer.concat([Buffer.from(STREAM_HEAD), events])));
+  const reset = await startScriptedNode((call) => {
+    call.write(Buffer.concat([Buffer.from(STREAM_HEAD), events]));
+    call.fin();
+  });
+  const page = await startScriptedNode(answering(200, "<html>", { "content-type": "text/html" }));
+  for (const node of [stalled, reset, page]) t.after(() => node.stop());
+  const addresses = {
+    closed: `http://127.0.0.1:${closed}`,
+    tls: `https://127.0.0.1:${await listen(tls)}`,
+    garbage: `http://127.0.0.1:${await listen(createServer((socket) => void socket.end("220 mail ESMTP\r\n\r\n")))}`,
+    reset: reset.url,
+    stall: stalled.url,
+    page: page.url,
+  };
+  return { addresses, stalled };
 }

@@ -177,6 +177,7 @@ function isSameDestination(old: WorkerNode, next: WorkerNode): boolean {
     old.timeouts.connectMs === next.timeouts.connectMs &&
     old.maxConnections === next.maxConnections &&
     old.keepAliveMs === next.keepAliveMs &&
-    old.maxConnectionAgeMs === next.maxConnectionAgeMs
+    old.maxConnectionAgeMs === next.maxConnectionAgeMs &&
+    old.allowsLinkLocal === next.allowsLinkLocal
   );
 }

@@ -116,6 +116,7 @@ export async function startPlane(
       maxConnections: node.maxConnections ?? 64,
       keepAliveMs: node.keepAliveMs ?? 4000,
       maxConnectionAgeMs: 300_000,
+      allowsLinkLocal: false,
       upstreamModels: node.upstreamModel === undefined ? {} : { 0: node.upstreamModel },
     });
   });

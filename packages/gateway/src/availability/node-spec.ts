@@ -1,6 +1,6 @@
 /** What the poller has to know about a node. */
 
-import type { EngineName } from "@zml/protocol";
+import type { CustomConfig, EngineName, GpuExporterConfig } from "@zml/protocol";
 
 /** A model on a node. */
 export interface PlacementSpec {
@@ -40,6 +40,14 @@ export interface NodeSpec {
   readonly healthPath: string | null;
   /** The operator named `healthPath`: a refusal there (404 and the like) is then no sign of life. Default false. */
   readonly isHealthPathStated?: boolean;
+  /** Page of its metrics, where that is not on its own port; default: the engine's path. */
+  readonly metricsUrl?: string | null;
+  /** How a `custom` node is read; default: health and models only. */
+  readonly custom?: CustomConfig | null;
+  /** Second source of its free memory; default: none. */
+  readonly gpuExporter?: GpuExporterConfig | null;
+  /** Its addresses may be link-local. Default false. */
+  readonly allowsLinkLocal?: boolean;
   readonly health: HealthSettings;
   /** Null: from the engine. */
   readonly maxInFlight: number | null;

@@ -1,6 +1,7 @@
 /** One GET of a poll: bounded in time and bytes, on a connection that lives no longer than its round. */
 
 import { ConnectError, NodeConnection, targetOf } from "../http1/node-connection.ts";
+import { LINK_LOCAL } from "../http1/node-lookup.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
@@ -9,8 +10,20 @@ const POLL_BODY_BYTES_MAX = 4 * 1024 * 1024;
 /** A connect that takes longer is given up, so that a node that comes back is not waited for by an old attempt. */
 const CONNECT_TIMEOUT_MS = 4_000;
 
-/** Why a poll got no answer. `refused`: the host is there and nothing listens; `unreachable`: no way to the host. */
-export type PollFault = "refused" | "unreachable" | "timeout" | "reset" | "too_large";
+/**
+ * Why a poll got no answer. `refused`: the host is there and nothing listens; `unreachable`: no way to the host;
+ * `link_local`: the name has only addresses that no node has. The last three came from the node: `too_large`, `encoded`
+ * (compressed, which nobody asked for), `redirect` (never followed: it leads to where the operator pointed at nothing).
+ */
+export type PollFault =
+  | "refused"
+  | "unreachable"
+  | "timeout"
+  | "reset"
+  | "link_local"
+  | "too_large"
+  | "encoded"
+  | "redirect";
 
 /** A poll without an answer. */
 export class PollError extends Error {
@@ -33,6 +46,8 @@ export interface PollRequest {
   readonly signal: AbortSignal;
   /** Round that it is part of: it may use that one's connection. Absent: a connection of its own. */
   readonly round?: RoundConnection;
+  /** Also where the node's address is link-local. Default false. */
+  readonly allowsLinkLocal?: boolean;
 }
 
 /** Asks once. Rejects with `PollError` only. */
@@ -53,9 +68,9 @@ export function createPollClient(): PollClient {
   const running = new Set<(error: Error) => void>();
   const once = (request: PollRequest, connection: NodeConnection, isKept: boolean) =>
     ask({ running, request, connection, isKept });
-  const onOwn = (request: PollRequest) => once(request, connectionTo(request.origin), false);
+  const onOwn = (request: PollRequest) => once(request, connectionTo(request), false);
   const first = async (request: PollRequest): Promise<PollResponse> => {
-    const shared = await request.round?.place(request.origin);
+    const shared = await request.round?.place(request);
     if (shared == null) return onOwn(request);
     try {
       return await once(request, shared, true);
@@ -85,8 +100,9 @@ export function createPollClient(): PollClient {
   };
 }
 
-function connectionTo(origin: string): NodeConnection {
-  return new NodeConnection(targetOf(origin, { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX }));
+function connectionTo({ origin, allowsLinkLocal = false }: Pick<PollRequest, "origin" | "allowsLinkLocal">) {
+  const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, allowsLinkLocal };
+  return new NodeConnection(targetOf(origin, limits));
 }
 
 /** Asks once. `isKept`: whoever owns the connection closes it after an answer, and the node need not. */
@@ -132,6 +148,12 @@ function ask({
       onHead(headStatus, headers) {
         status = headStatus;
         contentType = headers["content-type"] ?? null;
+        const encoding = headers["content-encoding"] ?? "identity";
+        if (headStatus >= 300 && headStatus < 400) {
+          fail(new PollError("redirect", `the answer to a poll is a redirect (${headStatus}), which is not followed`));
+        } else if (encoding.toLowerCase() !== "identity") {
+          fail(new PollError("encoded", "the answer to a poll is compressed, which was not asked for"));
+        }
       },
       onBody(chunk) {
         bytes += chunk.length;
@@ -172,10 +194,11 @@ export class RoundConnection {
   }
 
   /** Waits for the connection. Null: use another one. After use, `free` it. */
-  place(origin: string): NodeConnection | null | Promise<NodeConnection | null> {
+  place(request: PollRequest): NodeConnection | null | Promise<NodeConnection | null> {
+    const { origin } = request;
     this.#origin ??= origin;
     if (!this.#isShared || origin !== this.#origin) return null;
-    this.#connection ??= connectionTo(origin);
+    this.#connection ??= connectionTo(request);
     if (!this.#isTaken) {
       this.#isTaken = true;
       return this.#connection;
@@ -213,18 +236,26 @@ export class RoundConnection {
 const PATIENCE_MS = 50;
 
 function toPollError(error: unknown, request: PollRequest): PollError {
-  if (error instanceof PollError && error.fault === "too_large") return error;
+  if (error instanceof PollError && isAnswered(error)) return error;
   const fault = request.signal.aborted ? "timeout" : faultOf(error);
   return new PollError(fault, `GET ${request.origin}${request.path} got no answer: ${fault} (${codeOf(error)})`, error);
 }
 
 const UNREACHABLE_CODES: ReadonlySet<string> = new Set(["ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 
+/** True when the node answered, only not with anything that can be read. */
+export function isAnswered(error: unknown): boolean {
+  return error instanceof PollError && ANSWERED.has(error.fault);
+}
+
+const ANSWERED: ReadonlySet<PollFault> = new Set(["too_large", "encoded", "redirect"]);
+
 function faultOf(error: unknown): PollFault {
   if (error instanceof PollError) return error.fault;
   const code = codeOf(error);
   if (code === "ECONNREFUSED") return "refused";
   if (code === "ETIMEDOUT") return "timeout";
+  if (code === LINK_LOCAL) return "link_local";
   return UNREACHABLE_CODES.has(code) ? "unreachable" : "reset";
 }
 

@@ -6,7 +6,7 @@ import type { Adapter, FactProbe, NodeReading, PollResponse, PollResponses } fro
 import { DETECTION_PATHS, detectEngine } from "./adapters/detect.ts";
 import { adapterFor } from "./adapters/index.ts";
 import type { NodeSpec } from "./node-spec.ts";
-import { PollError, type PollFault, type PollFetch } from "./poll-fetch.ts";
+import { isAnswered, PollError, type PollFault, type PollFetch } from "./poll-fetch.ts";
 import { pathOf } from "./url.ts";
 
 /** What to ask in a round. */
@@ -27,8 +27,10 @@ export interface RoundResult {
   readonly responses: PollResponses;
   /** Engine that was found, null: none was looked for, or it is not clear yet. */
   readonly detected: EngineName | null;
-  /** Why the health path gave no answer; null: it gave one. */
+  /** Why the health path gave no answer, or none that can be read; null: it gave one. */
   readonly healthFault: PollFault | null;
+  /** The same of the metrics path. */
+  readonly metricsFault: PollFault | null;
   /** The metrics path is refused: ask the fallback from now on. */
   readonly usesFallback: boolean;
   /** When the load was told, engine clock ms: the middle between asking and the answer. */
@@ -64,21 +66,31 @@ export async function pollRound(
   const { spec, adapter } = plan;
   const { row } = spec;
   let healthFault: PollFault | null = null;
-  const target = {
-    headers: {
-      accept: "*/*",
-      "user-agent": "zml",
-      ...(spec.apiKey === null ? {} : { authorization: `Bearer ${spec.apiKey}` }),
-    },
-    signal,
-  };
+  let metricsFault: PollFault | null = null;
+  const headers = { accept: "*/*", "user-agent": "zml" };
+  const withKey = spec.apiKey === null ? headers : { ...headers, authorization: `Bearer ${spec.apiKey}` };
+  const target = { headers: withKey, signal, allowsLinkLocal: spec.allowsLinkLocal ?? false };
   const get = async (path: string | null, waitMs?: number): Promise<PollResponse | null> => {
     if (path === null) return null;
     try {
       const bounded = waitMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
       return await fetch({ ...target, ...addressOf(spec.url, path), signal: bounded });
     } catch (error) {
-      return error instanceof PollError && error.fault === "too_large" ? UNUSABLE : null;
+      return isAnswered(error) ? UNUSABLE : null;
+    }
+  };
+  const getMetrics = async (path: string | null): Promise<PollResponse | null> => {
+    if (path === null) return null;
+    const { metricsUrl = null } = spec;
+    metricsFault = null;
+    try {
+      if (metricsUrl === null) return await fetch({ ...target, ...addressOf(spec.url, path) });
+      // the key is the node's: another host does not get it
+      const isSameHost = new URL(metricsUrl).hostname === new URL(spec.url).hostname;
+      return await fetch({ ...target, ...partsOf(metricsUrl), headers: isSameHost ? withKey : headers });
+    } catch (error) {
+      metricsFault = faultOf(error);
+      return isAnswered(error) ? UNUSABLE : null;
     }
   };
   const getHealth = async (path: string): Promise<PollResponse | null> => {
@@ -87,8 +99,8 @@ export async function pollRound(
       const isRefusal = response.status >= 400 && spec.isHealthPathStated === true;
       return isRefusal ? { ...response, status: NOT_READY } : response;
     } catch (error) {
-      healthFault = error instanceof PollError ? error.fault : "reset";
-      return null;
+      healthFault = faultOf(error);
+      return isAnswered(error) ? UNUSABLE : null;
     }
   };
   const load = countsAt(table, row);
@@ -97,11 +109,12 @@ export async function pollRound(
   let answeredAtMs = askedAtMs;
   let usesFallback = plan.usesFallback;
   const getLoad = async (path: string | null, fallback: string | null): Promise<PollResponse | null> => {
-    let response = await get(usesFallback ? fallback : path);
-    if (!usesFallback && fallback !== null && (response?.status === 501 || response?.status === 404)) {
+    let response = await getMetrics(usesFallback ? fallback : path);
+    const hasFallback = fallback !== null && (spec.metricsUrl ?? null) === null;
+    if (!usesFallback && hasFallback && (response?.status === 501 || response?.status === 404)) {
       usesFallback = true;
       askedAtMs = nowMs();
-      response = await get(fallback);
+      response = await getMetrics(fallback);
     }
     loadAfter = countsAt(table, row);
     answeredAtMs = nowMs();
@@ -111,6 +124,7 @@ export async function pollRound(
     responses,
     detected,
     healthFault,
+    metricsFault,
     usesFallback,
     scrapedAtMs: (askedAtMs + answeredAtMs) / 2,
     scrapeUncertainMs: (answeredAtMs - askedAtMs) / 2,
@@ -154,6 +168,15 @@ function addressOf(url: string, probe: string): { origin: string; path: string }
   return port === undefined
     ? { origin, path: pathOf(url, probe) }
     : { origin: `${protocol}//${hostname}:${port}`, path };
+}
+
+function partsOf(url: string): { origin: string; path: string } {
+  const { origin, pathname, search } = new URL(url);
+  return { origin, path: pathname + search };
+}
+
+function faultOf(error: unknown): PollFault {
+  return error instanceof PollError ? error.fault : "reset";
 }
 
 async function factsOf(

@@ -17,6 +17,10 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
     apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
     healthPath: config.engine === "custom" ? config.custom.healthPath : null,
     isHealthPathStated: config.engine === "custom" && config.custom.isStated,
+    metricsUrl: config.metricsUrl,
+    custom: config.engine === "custom" ? config.custom : null,
+    gpuExporter: config.gpuExporter,
+    allowsLinkLocal: config.allowLinkLocal,
     health: config.health,
     maxInFlight: config.maxInFlight,
     placements: [...entry.placements].flatMap(([name, placement]) => {

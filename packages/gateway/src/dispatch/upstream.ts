@@ -54,7 +54,11 @@ export class Upstream {
     this.habits = habits;
     this.#join = pathOf;
     this.#pool = new ConnectionPool({
-      target: targetOf(node.url, { connectMs: node.timeouts.connectMs, headerBytes }),
+      target: targetOf(node.url, {
+        connectMs: node.timeouts.connectMs,
+        headerBytes,
+        allowsLinkLocal: node.allowsLinkLocal,
+      }),
       maxConnections: node.maxConnections,
       keepAliveMs: node.keepAliveMs,
       maxAgeMs: node.maxConnectionAgeMs,

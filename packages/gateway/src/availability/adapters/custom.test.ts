@@ -1,5 +1,7 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
 import { reportedModel } from "./adapter.ts";
-import { custom } from "./custom.ts";
+import { custom, customAdapter } from "./custom.ts";
 import { plain, response, streamed, testAdapter } from "./testing/adapter-suite.ts";
 
 testAdapter(custom, {
@@ -67,4 +69,83 @@ testAdapter(custom, {
       expected: "overloaded",
     },
   ],
+});
+
+const described = customAdapter({
+  healthPath: "/up",
+  isStated: true,
+  modelsPath: "/models",
+  metricsPath: "/stats",
+  metrics: {
+    running: { name: "jobs", labels: { state: "running" } },
+    waiting: { name: "jobs", labels: { state: "queued" } },
+    concurrency_limit: { name: "slots", labels: {} },
+    kv_use_percent: { name: "cache_percent", labels: {} },
+    generation_tokens_total: { name: "tokens_out_total", labels: {} },
+    free_memory_bytes: { name: "memory_free_bytes", labels: {} },
+  },
+});
+const STATS = `jobs{state="running",rank="0"} 3
+jobs{state="running",rank="1"} 4
+jobs{state="queued"} 2
+slots 32
+cache_percent{rank="0"} 50
+cache_percent{rank="1"} 70
+memory_free_bytes{gpu="0"} 1073741824
+memory_free_bytes{gpu="1"} 536870912
+`;
+
+describe("a custom server with a mapping", () => {
+  it("is asked where the operator says", () => {
+    assert.deepEqual(described.probes, {
+      health: "/up",
+      metrics: "/stats",
+      metricsFallback: null,
+      models: "/models",
+      facts: [],
+    });
+  });
+
+  it("is asked for no metrics when none is named", () => {
+    const section = { healthPath: "/up", isStated: true, modelsPath: null, metricsPath: "/metrics", metrics: {} };
+    assert.deepEqual(customAdapter(section).probes, { ...custom.probes, health: "/up", models: null });
+    assert.equal(customAdapter(section), customAdapter(section));
+  });
+});
+
+testAdapter(described, {
+  readings: [
+    {
+      claim: "what the mapping names: labels chosen, ranks added, ratios averaged, units turned",
+      responses: { health: response(""), metrics: response(STATS) },
+      expected: {
+        isReady: true,
+        running: 7,
+        waiting: 2,
+        concurrencyLimit: 32,
+        kvUse: 0.6,
+        freeMemoryGib: 1.5,
+        generationTokensTotal: Number.NaN,
+        promptTokensTotal: Number.NaN,
+      },
+    },
+    {
+      claim: "a server that answers its metrics while its health page hangs as busy",
+      responses: { metrics: response(STATS) },
+      expected: { isReady: true, running: 7 },
+    },
+    {
+      claim: "metrics that are refused as unknown",
+      responses: { health: response(""), metrics: response("", 404) },
+      previous: described.read({ health: response(""), metrics: response(STATS), models: null, facts: {} }, null),
+      expected: { isReady: true, running: Number.NaN },
+    },
+    {
+      claim: "metrics that did not come this time as they were",
+      responses: { health: response("") },
+      previous: described.read({ health: response(""), metrics: response(STATS), models: null, facts: {} }, null),
+      expected: { running: 7, kvUse: 0.6 },
+    },
+  ],
+  verdicts: [],
 });

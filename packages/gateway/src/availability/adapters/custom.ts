@@ -1,10 +1,16 @@
-/** Any other OpenAI-compatible server: health and models only, and the error forms that engines have in common. */
+/**
+ * Any other OpenAI-compatible server: health and models, metrics where the operator says what they mean, and the error
+ * forms that engines have in common.
+ */
 
 import type { AdapterVerdict } from "@zml/engine";
+import type { CustomConfig } from "@zml/protocol";
 import type { Adapter, Answer, Capabilities, NodeReading, PollResponses } from "./adapter.ts";
 import { UNKNOWN_READING } from "./adapter.ts";
+import { customMetricsReader } from "./custom-metrics.ts";
 import { errorOf, isAborted, type NodeError, verdictWithoutWords } from "./error-answer.ts";
-import { isOk, maxModelLenOf, modelsOf, showsLife } from "./poll-answers.ts";
+import { isOk, isReadyBy, maxModelLenOf, modelsOf, showsLife } from "./poll-answers.ts";
+import { soundAdapter } from "./sound-reading.ts";
 
 function read(responses: PollResponses, previous: NodeReading | null): NodeReading {
   return {
@@ -61,3 +67,30 @@ export const custom: Adapter = {
   classify,
   capabilities,
 };
+
+const made = new WeakMap<CustomConfig, Adapter>();
+
+/** The adapter of a server that the operator described, with readings that can be believed. The same for one section. */
+export function customAdapter(section: CustomConfig): Adapter {
+  const known = made.get(section);
+  if (known !== undefined) return known;
+  const adapter = soundAdapter(describedAdapter(section));
+  made.set(section, adapter);
+  return adapter;
+}
+
+function describedAdapter({ healthPath, modelsPath, metricsPath, metrics }: CustomConfig): Adapter {
+  const probes = { ...custom.probes, health: healthPath, models: modelsPath };
+  if (Object.keys(metrics).length === 0) return { ...custom, probes };
+  const readMetrics = customMetricsReader(metrics);
+  return {
+    ...custom,
+    probes: { ...probes, metrics: metricsPath },
+    read(responses, previous) {
+      const own = { isReady: isReadyBy(responses), models: modelsOf(responses.models, previous, maxModelLenOf) };
+      if (responses.metrics === null) return { ...(previous ?? UNKNOWN_READING), ...own };
+      if (!isOk(responses.metrics)) return { ...UNKNOWN_READING, ...own };
+      return { ...UNKNOWN_READING, ...readMetrics(responses.metrics.body), ...own };
+    },
+  };
+}

@@ -1,8 +1,8 @@
 /** The serving engines that ZML knows. Cheap to import: workers take `classify` from here. */
 
-import type { EngineName } from "@zml/protocol";
+import type { CustomConfig, EngineName } from "@zml/protocol";
 import type { Adapter } from "./adapter.ts";
-import { custom } from "./custom.ts";
+import { custom, customAdapter } from "./custom.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { sglang } from "./sglang.ts";
 import { soundAdapter } from "./sound-reading.ts";
@@ -24,7 +24,12 @@ const ADAPTERS: Readonly<Record<EngineName, Adapter>> = Object.freeze({
   custom: soundAdapter(custom),
 });
 
-/** The adapter of an engine; `custom` while the engine is not known yet. */
-export function adapterFor(engine: EngineName | null): Adapter {
-  return ADAPTERS[engine ?? "custom"];
+/**
+ * The adapter of an engine; `custom` while the engine is not known yet.
+ *
+ * @param section how a `custom` node is read, for polls; null: health and models only.
+ */
+export function adapterFor(engine: EngineName | null, section: CustomConfig | null = null): Adapter {
+  if (engine === "custom" && section !== null) return customAdapter(section);
+  return engine === null ? ADAPTERS.custom : ADAPTERS[engine];
 }

@@ -122,7 +122,7 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
     if (event !== undefined) {
       const isUnfinished = this.#at >= this.#unfinishedFrom;
       this.#at += 1;
-      if (event.data === "[DONE]") {
+      if (isDone(event.data)) {
         this.#complete();
         return DONE;
       }
@@ -218,6 +218,11 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
     const readOn = (): Promise<void> => this.#reader.read().then(({ done }) => (done ? stopTimer() : readOn()));
     readOn().catch(stopTimer);
   }
+}
+
+/** The end mark; some servers put blanks around it. */
+function isDone(data: string): boolean {
+  return data.length < 16 && data.trim() === "[DONE]";
 }
 
 /** @throws ResponseFormatError when the answer is no stream of events */

@@ -5,7 +5,7 @@ import { APIConnectionError } from "./errors.ts";
 import { formatError, sizeOf } from "./format-error.ts";
 import { type BodyText, MAX_ANSWER_BYTES, readBody } from "./read-body.ts";
 import type { Opened } from "./send.ts";
-import { isObject } from "./status-error.ts";
+import { errorOfAnswer, isObject } from "./status-error.ts";
 
 type Json = Record<string, unknown>;
 
@@ -56,6 +56,10 @@ function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: 
     throw formatError(opened, `${type} of ${body.bytes} bytes that is no JSON`, shape.name);
   }
   if (!isObject(json) || !shape.matches(json)) {
+    // servers that tell an error with a good status
+    if (isObject(json) && isObject(json["error"])) {
+      throw errorOfAnswer(opened.response, body, { url: opened.url, key: opened.key, dateMs: opened.dateMs });
+    }
     throw formatError(opened, `${type} of ${body.bytes} bytes with JSON of another shape`, shape.name);
   }
   define(json, "routing", routingOf(headers));

@@ -36,5 +36,5 @@ export function askedWaitMs(headers: Headers, dateMs: number): number | undefine
 }
 
 function count(text: string | null): number | undefined {
-  return text !== null && /^\s*\d{1,12}(\.\d*)?\s*$/.test(text) ? Number(text) : undefined;
+  return text !== null && /^\s*\d+(\.\d*)?\s*$/.test(text) ? Number(text) : undefined;
 }

@@ -26,6 +26,8 @@ export interface Opened {
   readonly scope: CallScope;
   readonly url: string;
   readonly key: string | undefined;
+  /** When the head came, by the wall clock. */
+  readonly dateMs: number;
 }
 
 /**
@@ -53,7 +55,7 @@ export async function send(settings: Settings, request: WireRequest, options: Ca
         if (!result.isRetried || !(await waits(undefined, retry))) throw result.error;
         continue;
       }
-      if (result.ok) return { response: result, scope, url, key: port.key };
+      if (result.ok) return { response: result, scope, url, key: port.key, dateMs: timing.dateMs() };
       // status 0: a browser that hides where the redirect leads
       if (result.status < 400) {
         scope.abort(new ZMLError("the answer is not read"));

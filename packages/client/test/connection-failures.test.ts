@@ -199,6 +199,16 @@ test("a page in place of an answer is not even read, and its connection is close
   await until(() => node.calls[0]?.isClosed === true);
 });
 
+test("an error that is told with a good status is an error with its text", async (t) => {
+  const body = JSON.stringify({ error: { message: "engine died: ask again", type: "server_error", code: "dead" } });
+  const node = await startScriptedNode(answering(200, body));
+  t.after(() => node.stop());
+  const error = await errorOf(node.url);
+  assert.ok(error instanceof APIStatusError);
+  assert.deepEqual([error.status, error.code], [200, "dead"]);
+  assert.match(error.message, /answered 200 \(dead\): engine died/);
+});
+
 test("an error's body that stalls does not hide its status", async (t) => {
   const node = await startScriptedNode((call) => call.write(`${head(503, { "content-length": "99" })}{"er`));
   t.after(() => node.stop());

@@ -114,6 +114,9 @@ test("a Retry-After that does not fit in what is left of the deadline is told at
   assert.match(result.message, /the server asks to wait 60 s/);
   assert.deepEqual(timing.waits, []);
   assert.equal(node.calls.length, 1);
+  const absurd = await run(t, [{ status: 503, headers: { "retry-after": "9".repeat(400) } }]);
+  assert.ok(absurd.result instanceof APIStatusError);
+  assert.deepEqual(absurd.timing.waits, []);
   // the waits before count
   const second = await run(
     t,

@@ -201,6 +201,11 @@ test("an error event that is plain text is an error with that text", async (t) =
   await assert.rejects(stream.next(), /told of an error after 0 events: out of memory/);
 });
 
+test("an end mark with blanks around it is one", async (t) => {
+  const { stream } = await open(t, streaming(token("a"), "data:  [DONE] \n\n"));
+  assert.deepEqual(await read(stream), { count: 1, error: undefined });
+});
+
 test("an event without an end is left after a bound", async (t) => {
   const { stream, node } = await open(t, async (call) => {
     call.write(STREAM_HEAD);

@@ -255,7 +255,7 @@ export const sglang: Adapter = {
     facts: [{ path: HEALTH, waitMs: REFUSAL_WAIT_MS }, { path: MODEL_INFO }, { path: SERVER_INFO }],
   },
   countsTokensAt: "step",
-  provesModels: false,
+  provesModels: true,
   detectionPaths: [LOADS],
   detect,
   read,

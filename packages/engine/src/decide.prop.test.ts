@@ -41,7 +41,7 @@ const nodeArbitrary: fc.Arbitrary<NodeSpec> = fc
     priceUsdPerHour: fc.constantFrom(0, 1, 2, 4, 3, Number.NaN, undefined),
     tokensPerSecond: seldom(speed, 1),
     streamTokensPerSecond: seldom(fc.constantFrom(20, 40, 160), 1),
-    contextTokens: seldom(fc.constantFrom(140, 1000, 8000), 1),
+    contextTokens: seldom(fc.constantFrom(140, 600, 1000, 8000), 1),
     readsImages: seldom(fc.boolean(), 1),
     endpoints: seldom(fc.subarray([...ENDPOINTS])),
     drainPerSecond: seldom(fc.constantFrom(0, 0.01, 0.5, 4), 1),

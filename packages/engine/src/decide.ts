@@ -67,7 +67,7 @@ export function decide(
   for (let tries = 0; ; tries++) {
     begin(decision);
     const heads = headsBefore(table, decider.directory, request.ticket);
-    const context = { nowTick, heads, draw, mayTryCooling: false, contextFloor: request.context.likely };
+    const context = { nowTick, heads, draw, mayTryCooling: false, contextFloor: request.contextLikely };
     queryAvailability(table, request, context, decision);
     if (decision.candidates.count === 0 && isOnlyCooling(table, request, decision)) {
       context.mayTryCooling = true;

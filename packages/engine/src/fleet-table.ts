@@ -129,7 +129,7 @@ const PLACEMENT_NUMBERS = [
   "measuredStreamTokensPerSecond",
   /** Stream speed that decisions use. Never NaN on a live placement. */
   "streamTokensPerSecond",
-  /** Context length, tokens. NaN: unknown. */
+  /** Context length, tokens. NaN: unknown. Written with `lacks`, by `writeCapabilities` only. */
   "contextTokens",
   /** Decayed share of attempts of this model that failed here. NaN: no traffic seen. */
   "placementErrorRate",

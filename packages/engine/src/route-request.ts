@@ -2,7 +2,7 @@
 
 import { assert } from "./assert.ts";
 import { FAILED_NODES_MAX } from "./bounds.ts";
-import { type ContextNeed, contextNeedOf, needsOf } from "./capabilities.ts";
+import { contextAtLeast, contextLikely, needsOf } from "./capabilities.ts";
 import type { Model, Policy } from "./directory.ts";
 import type { PolicySource } from "./reasons.ts";
 
@@ -28,12 +28,16 @@ export interface RouteRequest {
   readonly maxTokens: number;
   /** Answers asked for (`n`), at least 1. */
   readonly answers: number;
+  /** The least that the prompt can have, tokens; 0: nothing is certain. */
+  readonly promptTokensAtLeast: number;
   /** The prompt holds images. */
   readonly hasImages: boolean;
   /** Bits of what it needs of a node (see `capabilities.ts`). */
   readonly needs: number;
-  /** The context that it takes. */
-  readonly context: ContextNeed;
+  /** Context that it takes for certain, tokens: a power of two, 0: nothing is certain. */
+  readonly contextAtLeast: number;
+  /** Context that it probably takes, tokens, at least `contextAtLeast`. 0: nobody knows. */
+  readonly contextLikely: number;
   /** Time of admission, engine clock ms. */
   readonly admittedAtMs: number;
 
@@ -79,11 +83,12 @@ export interface RouteRequestStart {
 /** A fresh request, with no attempt made. */
 export function createRouteRequest(start: RouteRequestStart): RouteRequest {
   assert(start.answers >= 1, "a request asks for at least one answer");
-  const { promptTokensAtLeast: _, ...rest } = start;
+  const atLeast = contextAtLeast(start.endpoint, start.promptTokensAtLeast);
   return {
-    ...rest,
+    ...start,
     needs: needsOf(start.endpoint, start.hasImages),
-    context: contextNeedOf(start),
+    contextAtLeast: atLeast,
+    contextLikely: Math.max(atLeast, contextLikely(start.endpoint, start.promptTokens, start.maxTokens)),
     ticket: 0,
     attempts: 0,
     dispatches: 0,

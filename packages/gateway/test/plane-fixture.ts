@@ -4,12 +4,14 @@ import {
   applyUpdate,
   createEvidenceRing,
   createFleetTable,
+  type Endpoint,
   type EvidenceRing,
   type FleetTable,
   type PolicyData,
   takeModelRow,
   takeNodeRow,
   takePlacementRow,
+  writeCapabilities,
 } from "@zml/engine";
 import { type Config, completeConfig, configFileSchema } from "@zml/protocol";
 import { createClock, monotonicMs } from "../src/clock.ts";
@@ -28,6 +30,8 @@ export interface FixtureNode {
   priceUsdPerHour?: number;
   tokensPerSecond?: number;
   contextTokens?: number;
+  readsImages?: boolean;
+  endpoints?: readonly Endpoint[];
   apiKey?: string;
   upstreamModel?: string;
   keepAliveMs?: number;
@@ -103,7 +107,11 @@ export async function startPlane(
     table.goodPolls[row] = 1;
     takePlacementRow(table, row);
     if (node.tokensPerSecond !== undefined) table.tokensPerSecond[row] = node.tokensPerSecond;
-    if (node.contextTokens !== undefined) table.contextTokens[row] = node.contextTokens;
+    writeCapabilities(table, row, {
+      contextTokens: node.contextTokens ?? Number.NaN,
+      readsImages: node.readsImages ?? null,
+      endpoints: node.endpoints ?? null,
+    });
     plane.setNode({
       row,
       id: node.id,

@@ -1,3 +1,4 @@
+import type { Endpoint } from "@zml/engine/reasons";
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
@@ -33,6 +34,12 @@ export type PolicyConfig = Camelized<ConfigFile["policies"][number]>;
 export interface ServedModel {
   readonly name: string;
   readonly upstreamModel: string;
+  /** What the file states about it, which wins over what the node tells. NaN, null: it states nothing. */
+  readonly contextTokens: number;
+  readonly readsImages: boolean | null;
+  readonly endpoints: readonly Endpoint[] | null;
+  /** The model that it is an adapter (LoRA) of, by the caller's name. */
+  readonly adapterOf: string | null;
 }
 
 export interface PortConfig {
@@ -207,10 +214,16 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
   };
 }
 
-function servedModel(model: string | { name: string; upstream_model: string }): ServedModel {
-  return typeof model === "string"
-    ? { name: model, upstreamModel: model }
-    : { name: model.name, upstreamModel: model.upstream_model };
+function servedModel(given: NonNullable<ConfigFile["nodes"][number]["models"]>[number]): ServedModel {
+  const model = typeof given === "string" ? { name: given } : given;
+  return {
+    name: model.name,
+    upstreamModel: model.upstream_model ?? model.name,
+    contextTokens: model.context_tokens ?? Number.NaN,
+    readsImages: model.images ?? null,
+    endpoints: model.endpoints ?? null,
+    adapterOf: model.adapter_of ?? null,
+  };
 }
 
 /** `base` with what the override sets; `null` is a value (no limit), an absent key is none. */

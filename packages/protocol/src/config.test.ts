@@ -100,7 +100,9 @@ describe("what is wrong is said with what stands there and what to write", () =>
     [
       "a slip in a served model",
       { nodes: [{ ...node, models: [{ name: "a", upstream_model: "b", upstreem: "c" }] }] },
-      ['nodes[0].models[0].upstreem: unknown key "upstreem": known here: name, upstream_model'],
+      [
+        'nodes[0].models[0].upstreem: unknown key "upstreem": known here: name, upstream_model, context_tokens, images, endpoints, adapter_of',
+      ],
     ],
     ["a key of nowhere", { store: { colour: "red" } }, ['store.colour: unknown key "colour": known here: path']],
     [
@@ -250,16 +252,31 @@ describe("the file with its defaults", () => {
   test("a served model has both names, and no list means what the node reports", () => {
     const file = fileOf({
       nodes: [
-        { ...node, models: ["a", { name: "b", upstream_model: "org/b" }] },
+        { ...node, models: ["a", { name: "b", upstream_model: "org/b" }, { name: "c" }] },
         { ...node, id: "c" },
       ],
     });
     const [listed, open] = completeConfig(file, { cores: 4 }).nodes;
-    assert.deepEqual(listed?.models, [
-      { name: "a", upstreamModel: "a" },
-      { name: "b", upstreamModel: "org/b" },
-    ]);
+    assert.deepEqual(
+      listed?.models?.map(({ name, upstreamModel }) => [name, upstreamModel]),
+      [
+        ["a", "a"],
+        ["b", "org/b"],
+        ["c", "c"],
+      ],
+    );
     assert.equal(open?.models, null);
+  });
+
+  test("what a served model can do is stated in part or in whole, and unknown otherwise", () => {
+    const lora = { name: "lora", context_tokens: 8192, images: false, endpoints: ["embeddings"], adapter_of: "base" };
+    const file = fileOf({ nodes: [{ ...node, models: [lora, "base"] }] });
+    const [stated, silent] = completeConfig(file, { cores: 4 }).nodes[0]?.models ?? [];
+    const upstream = { name: "lora", upstreamModel: "lora" };
+    const known = { contextTokens: 8192, readsImages: false, endpoints: ["embeddings"], adapterOf: "base" };
+    assert.deepEqual(stated, { ...upstream, ...known });
+    const unknown = { contextTokens: Number.NaN, readsImages: null, endpoints: null, adapterOf: null };
+    assert.deepEqual(silent, { name: "base", upstreamModel: "base", ...unknown });
   });
 
   test("one core is left for the control plane, but a worker always exists", () => {
@@ -296,7 +313,14 @@ test("every key of the file is described", () => {
 
 test("the keys of a mapping are found through lists, defaults and unions", () => {
   assert.deepEqual(keysAt(["nodes", 3, "failover"]), ["cooldown_ms"]);
-  assert.deepEqual(keysAt(["nodes", 3, "models", 0]), ["name", "upstream_model"]);
+  assert.deepEqual(keysAt(["nodes", 3, "models", 0]), [
+    "name",
+    "upstream_model",
+    "context_tokens",
+    "images",
+    "endpoints",
+    "adapter_of",
+  ]);
   assert.deepEqual(keysAt(["store", "path"]), []);
   assert.deepEqual(keysAt(["__proto__"]), []);
 });

@@ -1,4 +1,4 @@
-import { COST_PRIORITIES } from "@zml/engine/reasons";
+import { COST_PRIORITIES, ENDPOINTS } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
@@ -238,7 +238,21 @@ const servedModelSchema = z.union(
     field.modelName(),
     z.strictObject({
       name: field.modelName().describe("The name that callers use."),
-      upstream_model: field.modelName().describe("The name that the node uses."),
+      upstream_model: field.modelName().optional().describe("The name that the node uses. Default: the same."),
+      context_tokens: field
+        .count({ min: 1, max: 1_000_000_000 })
+        .optional()
+        .describe("Its context length, in place of what the node tells."),
+      images: field.flag().optional().describe("Whether it reads images, in place of what the node tells."),
+      endpoints: z
+        .array(field.oneOf(ENDPOINTS), list)
+        .min(1, { error: "a model answers at least one endpoint: name it, or leave endpoints out" })
+        .optional()
+        .describe("The endpoints that it answers, in place of what the node tells."),
+      adapter_of: field
+        .modelName()
+        .optional()
+        .describe("It is an adapter (LoRA) of this model, by the name that callers use. Default: what the node tells."),
     }),
   ],
   {

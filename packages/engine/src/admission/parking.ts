@@ -14,8 +14,8 @@ export function mayPark({ policy, model }: RouteRequest, decision: Decision, wai
 }
 
 /** True while nothing but model, policy and endpoint says which nodes the request can use. */
-export function isPlain({ failedCount, contextAboveTokens, hasImages, context }: RouteRequest): boolean {
-  return failedCount === 0 && Number.isNaN(contextAboveTokens) && !hasImages && context.atLeast === 0;
+export function isPlain({ failedCount, contextAboveTokens, hasImages, contextAtLeast }: RouteRequest): boolean {
+  return failedCount === 0 && Number.isNaN(contextAboveTokens) && !hasImages && contextAtLeast === 0;
 }
 
 /**
@@ -23,8 +23,8 @@ export function isPlain({ failedCount, contextAboveTokens, hasImages, context }:
  * takes of context probably is not part of that: it only says which nodes come first.
  */
 export function waitKindOf(request: RouteRequest): string {
-  const { endpoint, needs, context, contextAboveTokens, failedRows, failedCount } = request;
+  const { endpoint, needs, contextAtLeast, contextAboveTokens, failedRows, failedCount } = request;
   if (isPlain(request)) return String(endpoint);
   const failed = failedRows.slice(0, failedCount).sort().join(" ");
-  return `${endpoint} ${needs} ${context.atLeast} ${contextAboveTokens} ${failed}`;
+  return `${endpoint} ${needs} ${contextAtLeast} ${contextAboveTokens} ${failed}`;
 }

@@ -3,7 +3,7 @@
  * over the rows that serve the model, reading the table only.
  */
 
-import { lacksEndpoint, lacksImages } from "../capabilities.ts";
+import { contextBit, lacksEndpoint, lacksImages } from "../capabilities.ts";
 import { canUse, type WaitingHead } from "../claims.ts";
 import { type Decision, reserveCandidates } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
@@ -67,11 +67,11 @@ const passes = new WeakMap<FleetTable, Pass>();
 function createPass(table: FleetTable): Pass {
   const { foreign, waiting, concurrencyLimit, tokensPerSecond, elsewhere, maxInFlight, goodPolls } = table;
   const { isLive, isDraining, isUnhealthy, cooldownUntil, backoffUntil, overloadedAtPoll } = table;
-  const { misconfiguredUntil, endpointUntil, lacks, contextTokens } = table;
+  const { misconfiguredUntil, endpointUntil, lacks } = table;
   const { inFlight } = table.total;
   return (request, context, decision) => {
-    const { policy, model, endpoint, needs } = request;
-    const { contextFloor } = context;
+    const { policy, model, endpoint } = request;
+    const needs = request.needs | contextBit(context.contextFloor);
     const { rows, placements, families } = model;
     const { positionOfFamily, acceptableWaiting } = policy;
     const { rank: ranks, best, depth: depths, bestAcceptable, acceptableRank, excluded } = decision.evidence;
@@ -105,11 +105,7 @@ function createPass(table: FleetTable): Pass {
         (endpointUntil[row * ENDPOINT_COUNT + endpoint] as number) |
         ((lacks[placement] as number) & needs);
       const isOrdinary =
-        oddities === 0 &&
-        isPlainRequest &&
-        (goodPolls[row] as number) !== 0 &&
-        depth < (maxInFlight[row] as number) &&
-        !((contextTokens[placement] as number) < contextFloor);
+        oddities === 0 && isPlainRequest && (goodPolls[row] as number) !== 0 && depth < (maxInFlight[row] as number);
       if (!isOrdinary) {
         const exclusion = exclusionOf(table, request, context, row, placement, depth);
         if (exclusion !== CANDIDATE) {
@@ -229,7 +225,7 @@ export function lackOf(
   const isEndpointOut = (table.endpointUntil[row * ENDPOINT_COUNT + request.endpoint] as number) > nowTick;
   if (isEndpointOut || lacksEndpoint(lacks, request.endpoint)) return INDEX.endpoint_unsupported;
   if (lacksImages(lacks, request.needs)) return INDEX.images_unsupported;
-  return (table.contextTokens[placement] as number) < request.context.atLeast ? INDEX.context_too_small : CANDIDATE;
+  return (table.contextTokens[placement] as number) < request.contextAtLeast ? INDEX.context_too_small : CANDIDATE;
 }
 
 /**

@@ -23,7 +23,6 @@ import {
   type Endpoint,
   enterQueue,
   type FleetTable,
-  lacksOf,
   type PolicyData,
   queueOf,
   type RouteRequest,
@@ -34,6 +33,7 @@ import {
   takeModelRow,
   takeNodeRow,
   takePlacementRow,
+  writeCapabilities,
 } from "../index.ts";
 
 /** One node; what is absent is ordinary: polled, healthy, idle, of unknown load, price 1 USD/h, 1,000 tokens/s. */
@@ -300,8 +300,11 @@ function fillRow(table: FleetTable, row: number, node: NodeSpec, family: number)
   table.polledAtMs[row] = goodPolls > 0 ? 0 : Number.NaN;
   table.tokensPerSecond[placement] = node.tokensPerSecond ?? 1000;
   table.streamTokensPerSecond[placement] = node.streamTokensPerSecond ?? 40;
-  table.contextTokens[placement] = node.contextTokens ?? Number.NaN;
-  table.lacks[placement] = lacksOf({ readsImages: node.readsImages ?? null, endpoints: node.endpoints ?? null });
+  writeCapabilities(table, placement, {
+    contextTokens: node.contextTokens ?? Number.NaN,
+    readsImages: node.readsImages ?? null,
+    endpoints: node.endpoints ?? null,
+  });
   table.total.inFlight[row] = node.inFlight ?? 0;
   must(table.own[0]).inFlight[row] = node.inFlight ?? 0;
   if (node.cooldownUntilMs !== undefined) {

@@ -9,8 +9,14 @@ import { authenticate } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 
-/** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body. */
+/** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body but base64. */
 const BYTES_PER_TOKEN = 4;
+
+/** Bytes of text that no token exceeds: the longest ones of the vocabularies in use are runs of 128 spaces (Llama 3). */
+const TOKEN_BYTES_MAX = 128;
+
+/** Tokens of an image: vision models make 256 to 2,000 of one, by its size. */
+const IMAGE_TOKENS = 1000;
 
 /** A request that may be routed, with its body; the body is released by whoever got it. */
 export interface AdmittedRequest {
@@ -62,11 +68,11 @@ export async function admitRequest(
     accelerator: acceleratorHeader ?? scan.accelerator,
     endpoint: exchange.route.endpoint,
     isStream: scan.stream,
-    promptTokens: Math.ceil(body.bytes / BYTES_PER_TOKEN),
+    promptTokens: Math.ceil((body.bytes - scan.opaqueBytes) / BYTES_PER_TOKEN) + scan.images * IMAGE_TOKENS,
     maxTokens: scan.maxTokens,
     answers: scan.n,
-    promptTokensAtLeast: 0,
-    hasImages: false,
+    promptTokensAtLeast: Math.floor(scan.textBytes / TOKEN_BYTES_MAX),
+    hasImages: scan.images > 0,
   };
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {

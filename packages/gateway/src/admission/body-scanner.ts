@@ -1,9 +1,10 @@
 import type { FieldSpan, JsonKind, RoutingField } from "../request-body/routing-fields.ts";
 import {
-  fieldOfEscapedKey,
   fieldOfKey,
   isModelName,
   isObjectName,
+  isPromptKey,
+  RAW_KEY_BYTES,
   RAW_VALUE_BYTES,
   ROUTING_FIELDS,
   unescapeJson,
@@ -56,6 +57,12 @@ export interface RoutableBody {
   readonly n: number;
   readonly policy: string | null;
   readonly accelerator: string | null;
+  /** Content parts of the prompt that are images. */
+  readonly images: number;
+  /** Bytes of the prompt's texts (`messages`, `input`), escapes as they stand; without base64. */
+  readonly textBytes: number;
+  /** Bytes of base64 in nested members: images, sound, files. */
+  readonly opaqueBytes: number;
   /** Every routing field that stands in the body, in its order; nulls too. */
   readonly spans: readonly FieldSpan[];
   readonly bodyBytes: number;
@@ -119,8 +126,8 @@ const LITERALS = { true: Buffer.from("true"), false: Buffer.from("false"), null:
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Validates a JSON body (RFC 8259, UTF-8, no byte order mark) chunk by chunk and reads the routing fields of its top
- * level. Linear in the body's bytes; keeps nothing of it but the few values that it reports. It accepts what
+ * Validates a JSON body (RFC 8259, UTF-8, no byte order mark) chunk by chunk, reads the routing fields of its top
+ * level and notes what its prompt holds. Linear in the body's bytes; keeps nothing of it but the few values that it reports. It accepts what
  * `JSON.parse` accepts, up to the depth bound, and the result does not depend on how the body is cut into chunks.
  *
  * A body that is not JSON is `invalid_json` even if a routing field was wrong before.
@@ -148,6 +155,8 @@ export class BodyScanner {
 
   #memberIndex = -1;
   #field = -1;
+  /** The member that is read holds the prompt. */
+  #isPrompt = false;
   #keyStart = -1;
   #valueStart = -1;
   #comma = -1;
@@ -212,6 +221,9 @@ export class BodyScanner {
       stream: this.#stream,
       maxTokens: this.#maxTokens,
       n: this.#n,
+      images: this.#nested.contents.images,
+      textBytes: this.#nested.contents.textBytes,
+      opaqueBytes: this.#nested.contents.opaqueBytes,
       policy: this.#policy,
       accelerator: this.#accelerator,
       spans: this.#spans,
@@ -299,7 +311,8 @@ export class BodyScanner {
             this.#rootIsObject = true;
             state = FIRST_KEY;
           } else if (byte === 0x7b || byte === 0x5b) {
-            if (!this.#nested.open(byte === 0x7b)) return this.#refuseSyntax(base + at, "fewer levels of nesting");
+            if (!this.#nested.open(byte === 0x7b, this.#isPrompt))
+              return this.#refuseSyntax(base + at, "fewer levels of nesting");
             this.#nestedKind = byte === 0x7b ? "object" : "array";
             state = NESTED;
           } else if (byte === 0x2d || (byte >= 0x30 && byte <= 0x39)) {
@@ -317,7 +330,7 @@ export class BodyScanner {
           break;
 
         case NESTED:
-          at = this.#nested.scan(bytes, at, end);
+          at = this.#nested.scan(bytes, at, end, base);
           if (at < 0) return this.#refuseSyntax(base + ~at, this.#nested.expected);
           if (this.#nested.depth === 0) state = this.#endValue(this.#nestedKind, NOTHING, base + at);
           break;
@@ -383,15 +396,19 @@ export class BodyScanner {
     const from = this.#tokenStart - this.#bytes;
     if (from >= 0 && !this.#tokenEscaped) {
       this.#field = fieldOfKey(bytes, from, at);
+      this.#isPrompt = isPromptKey(bytes, from, at);
       this.#tokenStart = -1;
     } else {
-      const raw = this.#endToken(bytes, at);
-      this.#field = this.#tokenEscaped ? fieldOfEscapedKey(raw) : fieldOfKey(raw, 0, raw.length);
+      let raw = this.#endToken(bytes, at);
+      if (this.#tokenEscaped && raw.length <= RAW_KEY_BYTES) raw = Buffer.from(unescapeJson(raw));
+      this.#field = fieldOfKey(raw, 0, raw.length);
+      this.#isPrompt = isPromptKey(raw, 0, raw.length);
     }
     return COLON;
   }
 
   #endString(bytes: Buffer, at: number): number {
+    if (this.#isPrompt) this.#nested.contents.textBytes += this.#bytes + at - this.#valueStart - 1;
     return this.#endValue("string", this.#endToken(bytes, at), this.#bytes + at + 1);
   }
 

@@ -1,3 +1,4 @@
+import { PromptContents } from "./prompt-contents.ts";
 import { skipStringWithEscapes } from "./string-skip.ts";
 
 /*
@@ -75,12 +76,14 @@ function addValue(after: number, string: number, expected: string): number {
 function addString(string: number, after: number): void {
   on(string, '"', after);
   const afterBackslash = state("an escape character");
+  inEscape.add(afterBackslash);
   on(string, "\\", afterBackslash);
   on(afterBackslash, '"\\/bfnrt', string);
   let from = afterBackslash;
   let bytes = "u";
   for (let digit = 0; digit < 4; digit++) {
     const to = state("a hexadecimal digit");
+    inEscape.add(to);
     on(from, bytes, to);
     bytes = `${DIGITS}abcdefABCDEF`;
     from = to;
@@ -89,6 +92,8 @@ function addString(string: number, after: number): void {
 }
 
 const numberEnds: [number, number][] = [];
+/** States between a backslash and the end of its escape. */
+const inEscape = new Set<number>();
 
 const AFTER_MEMBER = state("a comma or the end of the object");
 const AFTER_ELEMENT = state("a comma or the end of the array");
@@ -117,16 +122,20 @@ for (const [from, after] of numberEnds) {
 
 const TABLE = table;
 const EXPECTED: readonly string[] = expectations;
+/** 1 for the states inside an escape. */
+const IN_ESCAPE = Uint8Array.from({ length: 256 }, (_, each) => Number(inEscape.has(each)));
+const QUOTE = 0x22;
 
 /**
- * Validates one array or object with everything in it, over any chunks. One instance can check many, one after the
- * other.
+ * Validates one array or object with everything in it, over any chunks, and notes what its strings hold. One instance can
+ * check many, one after the other.
  */
 export class NestedJson {
   /** What should have stood where `scan` failed. */
   expected = "";
   /** Containers that are open. */
   depth = 0;
+  readonly contents = new PromptContents();
   /** One bit per open container: 1 for an object. 64 bytes for the default depth, which stay on the heap. */
   readonly #containers: Uint8Array;
   readonly #maxDepth: number;
@@ -138,28 +147,42 @@ export class NestedJson {
   }
 
   /** Starts behind the opening bracket. False when that is too deep. */
-  open(isObject: boolean): boolean {
+  open(isObject: boolean, isPrompt: boolean): boolean {
     if (this.depth >= this.#maxDepth) return false;
+    this.contents.isPrompt = isPrompt;
     this.#push(isObject);
     return true;
   }
 
   /**
-   * Scans bytes[from, end). Returns the index behind the container's closing bracket, `end` with `depth` above 0 when
+   * Scans bytes[from, end), which begin at the offset `base` of the body. Returns the index behind the container's closing bracket, `end` with `depth` above 0 when
    * the container goes on, or ~index of the byte that may not stand there.
    */
-  scan(bytes: Buffer, from: number, end: number): number {
+  scan(bytes: Buffer, from: number, end: number, base: number): number {
+    const { contents } = this;
     let at = from;
     let current = this.#state;
-    if (current >= STRING_KEY) at = skipStringWithEscapes(bytes, at, end);
+    if (current >= STRING_KEY) {
+      at = skipStringWithEscapes(bytes, at, end);
+      contents.goOn(bytes, from, at, base);
+    }
     while (at < end) {
+      // a string that ends here was skipped up to its quote
+      if (current >= STRING_KEY && bytes[at] === QUOTE) {
+        if (current === STRING_KEY) contents.endKey(bytes, at, base);
+        else contents.endValue(bytes, at, base, current === STRING_MEMBER && this.#isInElement());
+      }
       const next = TABLE[(current << 8) | (bytes[at] as number)] as number;
       at++;
       if (next < STRING_KEY) {
         current = next;
       } else if (next <= STRING_ELEMENT) {
+        if (IN_ESCAPE[current] === 1) contents.noteEscape();
+        else contents.begin(base + at);
         current = next;
+        const begin = at;
         at = skipStringWithEscapes(bytes, at, end);
+        contents.goOn(bytes, begin, at, base);
       } else if (next === CLOSE) {
         this.depth--;
         if (this.depth === 0) return at;
@@ -177,6 +200,7 @@ export class NestedJson {
       }
     }
     this.#state = current;
+    if (current >= STRING_KEY || IN_ESCAPE[current] === 1) contents.keep(bytes, end, base);
     return at;
   }
 
@@ -195,7 +219,15 @@ export class NestedJson {
   }
 
   #isInObject(): boolean {
-    const top = this.depth - 1;
-    return ((this.#containers[top >> 3] as number) & (1 << (top & 7))) !== 0;
+    return this.#isObject(this.depth - 1);
+  }
+
+  /** True in an object that is an element of an array. */
+  #isInElement(): boolean {
+    return this.depth > 1 && !this.#isObject(this.depth - 2);
+  }
+
+  #isObject(level: number): boolean {
+    return ((this.#containers[level >> 3] as number) & (1 << (level & 7))) !== 0;
   }
 }

@@ -1,5 +1,6 @@
 /** What the poller has to know about a node. */
 
+import type { PlacementCapabilities } from "@zml/engine";
 import type { CustomConfig, EngineName, GpuExporterConfig } from "@zml/protocol";
 
 /** A model on a node. */
@@ -12,6 +13,8 @@ export interface PlacementSpec {
   readonly upstreamId: string;
   /** Placement row. */
   readonly placement: number;
+  /** What the operator states about it, which wins over what the node tells; absent: nothing. */
+  readonly stated?: PlacementCapabilities;
 }
 
 /** When a node is asked, and when it counts as down. */

@@ -20,15 +20,8 @@ import { createPolledNode, type DownCause, forgetEngine, nextRoundsSinceFull, ty
 import type { PollerOptions } from "./poller-options.ts";
 import { type AttemptSample, applySamples } from "./samples.ts";
 import { refreshSpeeds } from "./speeds.ts";
-import {
-  forgetLoad,
-  writeCapacity,
-  writeContexts,
-  writeDrain,
-  writeHealthScore,
-  writeLoad,
-  writeReading,
-} from "./write-row.ts";
+import { writePlacements } from "./write-capabilities.ts";
+import { forgetLoad, writeCapacity, writeDrain, writeHealthScore, writeLoad, writeReading } from "./write-row.ts";
 
 /**
  * Start to start of a node's polls, as shares of its interval. A row is stamped when its poll is sent and stays until
@@ -303,7 +296,7 @@ export class Poller {
     const isBack = node.gate.isOut && !gate.isOut;
     const capacity = hasLoad ? this.#measure(node, adapter, reading, result) : null;
     publish(table, () => {
-      writeReading(table, spec, reading);
+      writeReading(table, spec, reading, adapter.capabilities(reading));
       if (hasLoad) writeLoad(table, row, reading, result);
       else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
       if (capacity !== null) writeCapacity(table, spec, capacity);
@@ -404,8 +397,9 @@ export class Poller {
     const { spec, reading } = node;
     publish(this.#table, () => {
       if (spec.maxInFlight !== null) this.#table.maxInFlight[spec.row] = spec.maxInFlight;
-      if (reading !== null) writeReading(this.#table, spec, reading);
-      else writeContexts(this.#table, spec, reading);
+      const ofEngine = adapterFor(node.engine).capabilities(reading);
+      if (reading !== null) writeReading(this.#table, spec, reading, ofEngine);
+      else writePlacements(this.#table, spec, reading, ofEngine);
     });
     this.#refreshSpeedsSoon();
   }

@@ -9,21 +9,22 @@ import {
   foreignLoad,
   healthScore,
 } from "@zml/engine";
-import { defaultMaxInFlight, type NodeReading } from "./adapters/adapter.ts";
+import { type Capabilities, defaultMaxInFlight, type NodeReading } from "./adapters/adapter.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
 import type { NodeSpec } from "./node-spec.ts";
+import { writePlacements } from "./write-capabilities.ts";
 
 /** Half-life of the drain rate, ms of time with requests: longer than a burst, shorter than a change of load. */
 const DRAIN_HALF_LIFE_MS = 30_000;
 
 /** Writes load, limits and models of a row. */
-export function writeReading(table: FleetTable, spec: NodeSpec, reading: NodeReading): void {
+export function writeReading(table: FleetTable, spec: NodeSpec, reading: NodeReading, ofEngine: Capabilities): void {
   const { row } = spec;
   table.concurrencyLimit[row] = reading.concurrencyLimit;
   table.kvUse[row] = reading.kvUse;
   table.freeMemoryGib[row] = reading.freeMemoryGib;
   table.maxInFlight[row] = maxInFlightOf(spec, reading);
-  writeContexts(table, spec, reading);
+  writePlacements(table, spec, reading, ofEngine);
 }
 
 /** Writes what the node reported of its load and what others have in it. */
@@ -43,17 +44,6 @@ export function forgetLoad(table: FleetTable, row: number): void {
   table.running[row] = Number.NaN;
   table.waiting[row] = Number.NaN;
   table.foreign[row] = Number.NaN;
-}
-
-/** Writes the context length of each placement. */
-export function writeContexts(table: FleetTable, spec: NodeSpec, reading: NodeReading | null): void {
-  if (reading?.models === null || reading === null) return;
-  for (const { placement, upstreamId } of spec.placements) {
-    const reported = reading.models.find((model) => model.id === upstreamId);
-    // a server with one model answers as that, whatever name it is registered under
-    const model = reported ?? (reading.models.length === 1 ? reading.models[0] : undefined);
-    table.contextTokens[placement] = model?.contextTokens ?? Number.NaN;
-  }
 }
 
 /** Writes the health score of a row out of what stands in it. */

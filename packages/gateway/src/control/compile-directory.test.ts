@@ -68,6 +68,43 @@ test("models beyond what can be told apart are left out with a warning that says
   assert.match(directory.warnings.join("\n"), /1 models are left out.*restart/);
 });
 
+/** The directory of nodes that serve these models in these families; "lora:base" is an adapter of base. */
+function compileNodes(...nodes: [family: string, ...models: string[]][]) {
+  const names = createNameRegistry();
+  const { config } = configured(`nodes:\n${nodes.map(([family], row) => node(`n${row}`, family)).join("")}`);
+  const placed = nodes.map(([family, ...models], row) => ({
+    row,
+    account: "default",
+    family,
+    areModelsKnown: true,
+    models: models.map((model, index) => {
+      const [name = "", adapterOf = null] = model.split(":");
+      return { name, placement: 4 * row + index, adapterOf };
+    }),
+  }));
+  const { models, families } = compileDirectory(config, placed, names);
+  return (name: string) => {
+    const missing = models.get(entryKey("default", name))?.adapterMissing;
+    return missing && Object.fromEntries(families.map((family, index) => [family, missing[index] ?? 0]));
+  };
+}
+
+test("an adapter's entry counts, by family, the nodes that serve its base without it", () => {
+  const missing = compileNodes(["B", "base"], ["A", "base", "lora:base"], ["A", "base"], ["A", "base"], ["A", "other"]);
+  assert.deepEqual(missing("lora"), { B: 1, A: 2 });
+  assert.equal(missing("base"), undefined);
+  assert.equal(missing("other"), undefined);
+});
+
+test("an adapter that every node of its base has misses nowhere, nor does one whose base nobody serves", () => {
+  assert.equal(compileNodes(["A", "base", "lora:base"], ["B", "lora:base", "base"])("lora"), undefined);
+  assert.equal(compileNodes(["A", "lora:base"], ["A", "other"])("lora"), undefined);
+});
+
+test("an adapter that is served alone on one node misses on the nodes of its base alone", () => {
+  assert.deepEqual(compileNodes(["A", "lora:base"], ["A", "base"])("lora"), { A: 1 });
+});
+
 test("an index survives that its family, policy or model goes and comes back", () => {
   const names = createNameRegistry();
   const text = `nodes:\n${node("a", "H100")}models: [{ name: x }]\npolicies: [{ name: p }]\n`;

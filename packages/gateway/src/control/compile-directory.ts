@@ -10,6 +10,8 @@ export interface PlacedModel {
   readonly name: string;
   /** Placement row. */
   readonly placement: number;
+  /** Name (as callers use it) of the model on this node that it is an adapter (LoRA) of; null: it is none. */
+  readonly adapterOf: string | null;
 }
 
 /** A node as the directory sees it. */
@@ -151,6 +153,7 @@ const BUILT_IN = {
   acceptableWaiting: 4,
 } as const;
 
+/** A model while its nodes are gathered. */
 interface ModelDraft {
   account: string;
   name: string;
@@ -159,6 +162,10 @@ interface ModelDraft {
   rows: number[];
   placements: number[];
   families: number[];
+  /** Of an adapter: the model it is for, as the first node says that serves it. */
+  adapterOf: string | null;
+  /** Of an adapter: nodes with both, by family. */
+  nodesWithBoth: number[];
 }
 
 function compileModels(
@@ -173,7 +180,8 @@ function compileModels(
     const key = entryKey(account, name);
     let found = drafts.get(key);
     if (found === undefined) {
-      found = { account, name, policy, isRegistered, rows: [], placements: [], families: [] };
+      const nodes = { rows: [], placements: [], families: [], adapterOf: null, nodesWithBoth: [] };
+      found = { account, name, policy, isRegistered, ...nodes };
       drafts.set(key, found);
     }
     return found;
@@ -183,8 +191,13 @@ function compileModels(
     const family = names.families.find("", node.family);
     // more families than an index can tell apart: such a node takes no traffic, and placing it warned already
     if (family < 0) continue;
-    for (const { name, placement } of node.models) {
+    const served = new Set(node.models.map(({ name }) => name));
+    for (const { name, placement, adapterOf } of node.models) {
       const model = draft(node.account, name, null, false);
+      model.adapterOf ??= adapterOf;
+      if (model.adapterOf !== null && served.has(model.adapterOf)) {
+        model.nodesWithBoth[family] = (model.nodesWithBoth[family] ?? 0) + 1;
+      }
       model.rows.push(node.row);
       model.placements.push(placement);
       model.families.push(family);
@@ -192,7 +205,7 @@ function compileModels(
   }
   const models = new Map<string, ModelData>();
   let leftOut = 0;
-  for (const [key, { rows, placements, families, ...rest }] of drafts) {
+  for (const [key, { rows, placements, families, adapterOf, nodesWithBoth, ...rest }] of drafts) {
     if (!accounts.has(rest.account)) continue;
     const index = names.models.register(rest.account, rest.name);
     if (index < 0) {
@@ -205,10 +218,20 @@ function compileModels(
       rows: Int32Array.from(rows),
       placements: Int32Array.from(placements),
       families: Int32Array.from(families),
+      ...adapterMissing(adapterOf === null ? undefined : drafts.get(entryKey(rest.account, adapterOf)), nodesWithBoth),
     });
   }
   if (leftOut > 0) warnings.push(tooMany(`${leftOut} models are left out`, "models"));
   return models;
+}
+
+/** Nodes that serve the model that an adapter is for, less those that serve both, by family. */
+function adapterMissing(base: ModelDraft | undefined, nodesWithBoth: readonly number[]): Partial<ModelData> {
+  if (base === undefined) return {};
+  const missing: number[] = [];
+  for (const family of base.families) missing[family] = (missing[family] ?? -(nodesWithBoth[family] ?? 0)) + 1;
+  if (missing.every((count) => count === 0)) return {};
+  return { adapterMissing: Int32Array.from(missing, (count) => count ?? 0) };
 }
 
 function tooMany(what: string, kind: string): string {

@@ -282,3 +282,36 @@ test("a large first version comes in slices, nodes before what refers to them, a
   assert.ok(updates[0]?.settings !== undefined, "the first message holds the settings");
   assert.equal(fleet.version, version);
 });
+
+test("an adapter is told by the node under its own names, or stated in the file, which wins", () => {
+  const { fleet, apply, directory, commit } = setUp();
+  const both = "models: [{ name: big, upstream_model: org/big }, { name: tuned, upstream_model: org/lora }]";
+  apply(
+    nodes(
+      node("a", `family: H100, ${both}`),
+      node("b", "family: H100, models: [{ name: big, upstream_model: x }]"),
+      node("c", "family: H100, models: [big, other, { name: stated, adapter_of: big }]"),
+    ),
+  );
+  fleet.noteModels(rowOf(fleet, "a"), [reportedModel("org/big"), reportedModel("org/lora", { parent: "org/big" })]);
+  fleet.noteModels(rowOf(fleet, "c"), [reportedModel("stated", { parent: "other" })]);
+  commit();
+  const missing = (name: string) => directory.accounts.get("default")?.models.get(name)?.adapterMissing;
+  assert.deepEqual(missing("tuned"), Int32Array.of(2));
+  assert.deepEqual(missing("stated"), Int32Array.of(2));
+  assert.equal(missing("big"), undefined);
+});
+
+test("what the file states about a model reaches the poller", () => {
+  const { apply } = setUp();
+  const { added } = apply(
+    nodes(node("a", "family: H100, models: [m, { name: v, images: false, context_tokens: 99 }]")),
+  );
+  assert.deepEqual(
+    added[0]?.placements.map(({ name, upstreamId, stated }) => [name, upstreamId, stated]),
+    [
+      ["m", "m", undefined],
+      ["v", "v", { contextTokens: 99, readsImages: false, endpoints: null }],
+    ],
+  );
+});

@@ -59,7 +59,7 @@ export function saturate(plane: DataPlane, exchange: Exchange, request: RouteReq
 
 /** No node could ever take the request, since each lacks something that it needs: waiting would not help. */
 export function refuseIncapable(plane: DataPlane, exchange: Exchange, request: RouteRequest, decision: Decision): void {
-  const { model, context, policy } = request;
+  const { model, contextAtLeast, policy } = request;
   exchange.routing = {
     policy: policy.name,
     decision: plane.decisionId(plane.lastSequence),
@@ -69,7 +69,7 @@ export function refuseIncapable(plane: DataPlane, exchange: Exchange, request: R
   const prompt = exchange.route.path === "/v1/responses" ? "input" : "messages";
   switch (EXCLUSIONS[decision.lacking]) {
     case "context_too_small": {
-      const sizes = { atLeast: context.atLeast, largest: largestContextOf(plane, request) };
+      const sizes = { atLeast: contextAtLeast, largest: largestContextOf(plane, request) };
       const message = ERRORS.context_length_exceeded.message({ model: model.name, ...sizes });
       exchange.fail("context_length_exceeded", message, { param: prompt, extra });
       break;

@@ -43,7 +43,7 @@ const MODEL_NAME_BYTES = 256;
 /** Policies and families are at most this long. */
 const OBJECT_NAME_BYTES = 128;
 /** One byte of text takes at most six in JSON (`\u0061`): a longer raw key cannot be a routing field. */
-const RAW_KEY_BYTES = 6 * Math.max(...ROUTING_FIELDS.map((name) => name.length));
+export const RAW_KEY_BYTES = 6 * Math.max(...ROUTING_FIELDS.map((name) => name.length));
 /** A longer raw value cannot be a valid model name; the same bound holds for the digits of a number. */
 export const RAW_VALUE_BYTES = 6 * MODEL_NAME_BYTES;
 
@@ -64,9 +64,14 @@ export function fieldOfKey(bytes: Uint8Array, start: number, end: number): numbe
   return -1;
 }
 
-/** Index into ROUTING_FIELDS of a key that holds escapes (raw: the bytes between its quotes), or -1. */
-export function fieldOfEscapedKey(raw: Buffer): number {
-  return raw.length > RAW_KEY_BYTES ? -1 : ROUTING_FIELDS.indexOf(unescapeJson(raw) as RoutingField);
+/** The members that hold a prompt's parts. */
+const PROMPT_KEYS = ["messages", "input"].map((name) => Buffer.from(name, "latin1"));
+
+/** True for an unescaped key in bytes[start, end) whose member holds the prompt. */
+export function isPromptKey(bytes: Uint8Array, start: number, end: number): boolean {
+  return PROMPT_KEYS.some(
+    (name) => name.length === end - start && name.every((byte, at) => byte === bytes[start + at]),
+  );
 }
 
 /** Text of a JSON string from the bytes between its quotes, which the scanner has already validated. */

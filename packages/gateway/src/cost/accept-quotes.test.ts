@@ -47,6 +47,16 @@ test("two prices for one key are none, the same price twice is one", () => {
   assert.equal(accept([quote(1), quote(1)]).good.size, 1);
 });
 
+test("a name that no node could write is refused, and shown cut", () => {
+  for (const region of ["a/b", "", " a", "x".repeat(5000), "a\u0007"]) {
+    const { good, problems } = accept([quote(1, { region })]);
+    assert.equal(good.size, 0);
+    const [[shown, text] = ["", ""]] = problems;
+    assert.match(text, /no node can name it/);
+    assert.ok(shown.length < 80);
+  }
+});
+
 test("a jump counts when the next answer says it again, up and down", () => {
   for (const [last, jump] of [
     [2, 201],

@@ -1,9 +1,12 @@
 /** Which prices of an answer count: a pure function of the answer and of what was good before. */
 
+import { parsePriceReference } from "@zml/protocol";
 import { keyOf, type PricePoint, type Quote } from "./quote.ts";
 
 /** No GPU-hour costs more, USD; the configuration has the same limit. */
 const USD_PER_GPU_HOUR_MAX = 100_000;
+/** How much of a key is shown that no node can name. */
+const SHOWN_CHARACTERS = 64;
 /** Two sightings of a large change are the same price when they differ by no more than this factor. */
 const SAME_PRICE_FACTOR = 1.5;
 
@@ -45,6 +48,13 @@ export function acceptQuotes(
   for (const [key, same] of Map.groupBy(quotes, keyOf)) {
     const [quote] = same;
     if (quote === undefined) continue;
+    if (parsePriceReference(key) === null) {
+      problems.set(
+        `${key.slice(0, SHOWN_CHARACTERS)}…`,
+        "no node can name it: its parts hold a slash, or are too long",
+      );
+      continue;
+    }
     const { usdPerGpuHour, gpus, observedAtMs } = quote;
     if (same.some((other) => other.usdPerGpuHour !== usdPerGpuHour)) {
       problems.set(key, `${same.length} different prices for one key`);

@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { z } from "zod";
 import { type FeedContext, FeedError } from "./feed-context.ts";
 
-/** Largest answer of an interface, after decompression: a page of Google's catalogue has 2 MB. */
+/** Largest answer of an interface, after decompression: twenty times a page of Google's catalogue. */
 export const ANSWER_BYTES_MAX = 32 * 2 ** 20;
 /** A key file is one line. */
 const KEY_FILE_BYTES_MAX = 8192;

@@ -14,8 +14,9 @@ const BACK_OFF_MAX_MS = 900_000;
 const JITTER = 0.1;
 /** How often a watched source is looked at, ms. Two looks that agree: whoever wrote it is done. */
 const WATCH_MS = 400;
-/** Remarks on one answer that are kept. */
+/** Remarks on one answer that are kept, and their length: names out of a list stand in them. */
 const NOTES_MAX = 20;
+const NOTE_CHARACTERS_MAX = 300;
 
 /** What the time and chance of a runner come from. */
 export interface RunnerClock {
@@ -127,7 +128,7 @@ export class FeedRunner {
     const signal = AbortSignal.any([deadline.signal, stopping]);
     const notes: string[] = [];
     const note = (text: string): void => {
-      if (notes.length < NOTES_MAX) notes.push(text);
+      if (notes.length < NOTES_MAX) notes.push(text.slice(0, NOTE_CHARACTERS_MAX));
     };
     try {
       const version = await untilAborted(feed.sourceVersion?.({ config }) ?? Promise.resolve(""), signal);

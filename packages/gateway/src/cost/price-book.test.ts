@@ -75,6 +75,24 @@ test("price book: each change is recorded once, with the time of its fetch, and 
   assert.deepEqual(changes, [[KEY], [KEY]]);
 });
 
+test("price book: only prices that a node names are recorded, from the moment it names them", async (t) => {
+  const history = new MemoryHistory();
+  const { feed, book, configure } = scripted(t, CONFIG, { history, intervalMs: 3_600_000 });
+  feed.types = ["t", "u"];
+  await until("both are there", () => book.entries.size === 2);
+  assert.deepEqual(
+    history.points.map(({ key }) => key),
+    [KEY],
+  );
+  configure(CONFIG.replaceAll(KEY, "f/r/u/spot"));
+  assert.deepEqual(
+    history.points.map(({ key }) => key),
+    [KEY, "f/r/u/spot"],
+  );
+  assert.equal(book.changesOf("f/r/u/spot").length, 1);
+  assert.equal(feed.fetches, 1);
+});
+
 test("price book: in memory the last changes of a price stay, no more", async (t) => {
   const { feed, book } = scripted(t, CONFIG, { intervalMs: 1 });
   let target = 1;

@@ -74,6 +74,8 @@ export class PriceBook {
   readonly #recent = new RecentPrices();
   /** Price key → ids of the nodes that name it. */
   #users: ReadonlyMap<string, readonly string[]> = new Map();
+  /** Feed → those of its keys that a node names. */
+  #usedOf: ReadonlyMap<string, readonly string[]> = new Map();
   #stopping: Promise<unknown>[] = [];
   #lookTimer: NodeJS.Timeout | null = null;
   #isStopped = false;
@@ -111,7 +113,7 @@ export class PriceBook {
     return this.#users.keys();
   }
 
-  /** The last changes of a price, oldest first. */
+  /** The last changes of a price since a node names it, oldest first. */
   changesOf(key: string): readonly PricePoint[] {
     return this.#recent.of(key);
   }
@@ -123,6 +125,7 @@ export class PriceBook {
   configure(config: Config, secrets: ConfigSecrets): void {
     if (this.#isStopped) return;
     this.#users = usersByKey(config);
+    this.#usedOf = Map.groupBy(this.#users.keys(), (key) => parsePriceReference(key)?.feed ?? "");
     const wanted = new Map(config.prices.feeds.map((feed) => [feed.name, feed]));
     for (const name of [...this.#feeds.keys()]) {
       if (!wanted.has(name)) this.#remove(name);
@@ -137,6 +140,7 @@ export class PriceBook {
       this.#start(feed, apiKey, before);
     }
     if (isAnyNew) void this.#restore();
+    this.#recordFirsts();
     this.#look();
     if (this.#feeds.size > 0) {
       this.#lookTimer ??= setInterval(() => this.#look(), LOOK_EVERY_MS);
@@ -259,7 +263,8 @@ export class PriceBook {
     for (const [key, { gpus, ...point }] of accepted.good) {
       const before = this.#entries.get(key);
       const isSame = before !== undefined && before.point.usdPerGpuHour === point.usdPerGpuHour;
-      if (!isSame) changed.push(point);
+      // lists hold thousands of prices that no node has
+      if (!isSame && this.#users.has(key)) changed.push(point);
       this.#entries.set(key, { feed: name, point, gpus, confirmedAtMs: nowMs, isRestored: false });
     }
     const delivered = new Set([...accepted.good.keys(), ...accepted.problems.keys()]);
@@ -281,14 +286,24 @@ export class PriceBook {
       state.error = null;
       state.lastSuccessMs = nowMs;
     }
+    // first the decisions, then the record of them
+    if (changed.length > 0) this.#options.onChange(new Set(changed.map(({ key }) => key)));
     this.#record(changed);
     this.#look();
   }
 
+  /** Prices that were there before a node named them. */
+  #recordFirsts(): void {
+    const firsts: PricePoint[] = [];
+    for (const key of this.#users.keys()) {
+      const entry = this.#entries.get(key);
+      if (entry !== undefined && this.#recent.of(key).length === 0) firsts.push(entry.point);
+    }
+    this.#record(firsts);
+  }
+
   #record(changed: readonly PricePoint[]): void {
     if (changed.length === 0) return;
-    // first the decisions, then the record of them
-    this.#options.onChange(new Set(changed.map(({ key }) => key)));
     for (const point of changed) this.#recent.add(point);
     try {
       this.#options.history?.append(changed);
@@ -339,8 +354,7 @@ export class PriceBook {
     };
     if (state.error !== null) raise({ kind: "failing", key: null, text: state.error });
     const isAnswered = !Number.isNaN(state.lastSuccessMs);
-    for (const key of this.#users.keys()) {
-      if (parsePriceReference(key)?.feed !== state.config.name) continue;
+    for (const key of this.#usedOf.get(state.config.name) ?? []) {
       const problem = state.problems.get(key);
       if (problem !== undefined) raise({ kind: "refused", key, text: problem });
       else if (isAnswered && !state.delivered.has(key)) {

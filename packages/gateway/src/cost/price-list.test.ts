@@ -40,6 +40,12 @@ test("price list: as JSON, as a list or under prices", async (t) => {
   assert.deepEqual((await listFile(t, `\uFEFF ${JSON.stringify({ prices: rows })}`)).prices, { "east/h100/spot": 2.5 });
 });
 
+test("price list: what is no mapping in a JSON list is left out and counted", async (t) => {
+  const { prices, notes } = await listFile(t, "[1, null, [], {}]");
+  assert.deepEqual(prices, {});
+  assert.deepEqual(notes, ["4 of 4 rows could not be read and were left out"]);
+});
+
 const SKYPILOT =
   "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n";
 const GPU_INFO = `"{'Gpus': [{'Name': 'H100', 'Manufacturer': 'NVIDIA', 'Count': 8.0}], 'TotalGpuMemoryInMiB': 655360}"`;
@@ -96,7 +102,6 @@ const NO_LISTS: readonly (readonly [string, string | Uint8Array, RegExp])[] = [
   ["a quote without an end", `${HEAD}east,"h100,8,spot,2.5,,,\n${"x".repeat(70_000)}`, /line \d+ is no row/],
   ["JSON that is cut off", '[{"region": "east", "usd_per_gpu_hour": 2', /no JSON, or truncated/],
   ["JSON of another shape", '{"data": []}', /unknown shape/],
-  ["a JSON list of numbers", "[1, 2]", /unknown shape/],
   ["bytes", Uint8Array.from({ length: 4000 }, (_, index) => (index * 31 + 129) % 256), /other columns|no row/],
   [
     "a list without a filter that is too long",

@@ -9,7 +9,6 @@
 
 import { Readable } from "node:stream";
 import { MARKETS } from "@zml/protocol";
-import { CsvError, parse } from "csv-parse";
 import { z } from "zod";
 import { parseJson, textOf } from "./ask.ts";
 import { type FeedContext, FeedError, isWanted, median, QUOTES_MAX, quoteOf, typeNamed } from "./feed-context.ts";
@@ -20,7 +19,8 @@ const ROW_BYTES_MAX = 64 * 1024;
 
 type Row = Readonly<Record<string, unknown>>;
 
-const rowsSchema = z.array(z.record(z.string(), z.unknown()));
+/** Its rows are looked at one by one: a schema of theirs would take ten times as long. */
+const rowsSchema = z.array(z.unknown());
 const jsonSchema = z.union([rowsSchema, z.object({ prices: rowsSchema }).transform(({ prices }) => prices)]);
 
 /**
@@ -40,7 +40,7 @@ export async function readPriceList(
   if (first === "<") throw new FeedError(`${place}: HTML or XML where a price list was expected`);
   if (first === "{" || first === "[") {
     const text = (await textOf(all)).replace(/^\uFEFF/, "");
-    for (const row of parseJson(text, jsonSchema, place)) reader.take(row);
+    for (const row of parseJson(text, jsonSchema, place)) reader.take(isMapping(row) ? row : {});
     return reader.quotes();
   }
   for await (const row of csvRows(all, place)) reader.take(row);
@@ -48,6 +48,8 @@ export async function readPriceList(
 }
 
 async function* csvRows(chunks: AsyncIterable<Uint8Array>, place: string): AsyncGenerator<Row> {
+  // loaded on use: who has no CSV list does not wait for it at the start
+  const { CsvError, parse } = await import("csv-parse");
   const source = Readable.from(chunks, { objectMode: false });
   const parser = parse({
     bom: true,
@@ -174,6 +176,10 @@ class RowReader {
   #isWanted(region: string, instanceType: string): boolean {
     return isWanted(this.#context.config.regions, region) && isWanted(this.#names, instanceType);
   }
+}
+
+function isMapping(value: unknown): value is Row {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function textIn(row: Row, column: string): string | null {

@@ -18,7 +18,9 @@ export interface FeedReportJson {
   readonly error: string | null;
   /** Remarks on the last answer: what was left out. */
   readonly notes: readonly string[];
-  readonly refused: number;
+  /** Prices of the last answer that were refused or wait for a second one; the first of them. */
+  readonly refused: readonly { readonly key: string; readonly text: string }[];
+  readonly refused_total: number;
   readonly keys: number;
   readonly alarms: readonly { readonly kind: string; readonly key: string | null; readonly text: string }[];
 }
@@ -48,6 +50,9 @@ export interface PricesReportJson {
   readonly prices: readonly PriceReportJson[];
 }
 
+/** Refused prices that a report names. */
+const REFUSED_MAX = 20;
+
 /** Reads the whole table. */
 export function pricesReport(book: PriceBook, nowMs: number): PricesReportJson {
   const keys = new Set([...book.entries.keys(), ...book.usedKeys]);
@@ -72,7 +77,8 @@ function feedReport(state: FeedState, keys: number, nowMs: number): FeedReportJs
     failures: runner.failures,
     error: state.error,
     notes: state.notes,
-    refused: state.problems.size,
+    refused: [...state.problems].slice(0, REFUSED_MAX).map(([key, text]) => ({ key, text })),
+    refused_total: state.problems.size,
     keys,
     alarms: [...state.alarms.values()].map(({ kind, key, text }) => ({ kind, key, text })),
   };

@@ -18,8 +18,7 @@ const vectors = vectorFiles().flatMap((file) => readVectors(file));
 const OUT_OF_REACH: Readonly<Record<string, string>> = {
   shutting_down: "needs the end of the process while the call runs: robustness.test.ts",
   internal_error: "a fault that the gateway does not know can't be brought about from outside",
-  context_length_exceeded: "how long a prompt is for certain is not read yet",
-  images_unsupported: "whether a prompt has images is not read yet",
+  context_length_exceeded: "needs a prompt of at least 64 KiB: capabilities.test.ts",
 };
 
 /** The error code that the gateway answers with, or tells in a last event. */

@@ -73,6 +73,7 @@ const gateway = z
           api_key: z.string().optional(),
           upstream_model: z.string().optional(),
           context_tokens: z.int().optional(),
+          reads_images: z.boolean().optional().describe("What the node told of the model; unknown unless stated."),
           endpoints: z.array(z.enum(ENDPOINTS)).optional().describe("All that the node serves; unknown unless stated."),
           usd_per_hour: z.number().optional(),
           tokens_per_second: z.number().optional(),

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import { ENDPOINTS } from "@zml/engine";
 import { exampleOf, mismatch } from "./conformance-match.ts";
 import { AttemptScript, bodyBytes, hasBody } from "./conformance-node.ts";
 import { readVectors, type Vector, type VectorAnswer, vectorFiles } from "./conformance-vectors.ts";
@@ -82,6 +81,8 @@ async function startGateway(
       ...(spec.api_key !== undefined && { apiKey: spec.api_key }),
       ...(spec.upstream_model !== undefined && { upstreamModel: spec.upstream_model }),
       ...(spec.context_tokens !== undefined && { contextTokens: spec.context_tokens }),
+      ...(spec.reads_images !== undefined && { readsImages: spec.reads_images }),
+      ...(spec.endpoints !== undefined && { endpoints: spec.endpoints }),
       ...(spec.usd_per_hour !== undefined && { priceUsdPerHour: spec.usd_per_hour }),
       ...(spec.tokens_per_second !== undefined && { tokensPerSecond: spec.tokens_per_second }),
       ...(spec.state === "full" && { maxInFlight: 1 }),
@@ -110,10 +111,7 @@ async function startGateway(
   );
   toStop.push(plane, ...nodes);
   const { table } = plane;
-  for (const [row, { state, endpoints = ENDPOINTS }] of specs.entries()) {
-    ENDPOINTS.forEach((endpoint, bit) => {
-      if (!endpoints.includes(endpoint)) table.lacks[row] = (table.lacks[row] ?? 0) | (1 << bit);
-    });
+  for (const [row, { state }] of specs.entries()) {
     if (state === "full") table.total.inFlight[row] = 1;
     if (state === "cooling") {
       table.cooldownFrom[row] = 1;

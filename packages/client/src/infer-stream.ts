@@ -228,10 +228,11 @@ function isDone(data: string): boolean {
 /** @throws ResponseFormatError when the answer is no stream of events */
 export function openStream<Chunk>(opened: Opened, choices: number): InferStream<Chunk> {
   const { response, scope } = opened;
-  const type = mediaTypeOf(response.headers);
-  if (response.body === null || (type !== undefined && type !== "text/event-stream")) {
-    scope.abort(new ZMLError("the answer is not read"));
-    throw formatError(opened, `${type ?? "no body"} of ${sizeOf(response)}`, "a stream of events (text/event-stream)");
-  }
-  return new InferStream(opened, response.body, choices);
+  const type = mediaTypeOf(response.headers) ?? "text/event-stream";
+  if (type === "text/event-stream" && response.body !== null) return new InferStream(opened, response.body, choices);
+  scope.abort(new ZMLError("the answer is not read"));
+  // such as React Native's
+  const isHidden = type === "text/event-stream" && response.status === 200;
+  const what = isHidden ? "a body that this fetch does not give piece by piece" : `${type} of ${sizeOf(response)}`;
+  throw formatError(opened, what, "a stream of events (text/event-stream)");
 }

@@ -5,7 +5,7 @@ import type { Exchange, HeaderMap } from "./exchange.ts";
 import type { Faults } from "./faults.ts";
 import type { GenerationRun } from "./generation.ts";
 
-export type EngineKind = "vllm" | "sglang" | "tgi" | "llamacpp";
+export type EngineKind = "vllm" | "sglang" | "tgi" | "llamacpp" | "trtllm" | "triton";
 
 /** What decides the number of output tokens: `limit` is Infinity when the caller gave none. */
 export type OutputTokensFunction = (request: {
@@ -40,6 +40,8 @@ export type NodeSettings = {
   readonly httpThreads: number;
   readonly echoesRequestId: boolean;
   readonly hasMetrics: boolean;
+  readonly hasOldMetricNames: boolean;
+  readonly disconnectPollMs: number;
   readonly dataParallelRanks: number;
   readonly healthWaitMs: number;
   readonly accelerator: string;

@@ -2,6 +2,8 @@ import type { EngineBehaviour, EngineKind, HttpHabits, NodeContext, NodeSettings
 import { FakeLlamacpp, llamacppHttpHabits } from "./llamacpp.ts";
 import { FakeSglang, sglangHttpHabits } from "./sglang.ts";
 import { FakeTgi, tgiHttpHabits } from "./tgi.ts";
+import { FakeTriton, tritonHttpHabits } from "./triton.ts";
+import { FakeTrtllm, trtllmHttpHabits } from "./trtllm.ts";
 import { FakeVllm, vllmHttpHabits } from "./vllm.ts";
 
 export function createEngine(kind: EngineKind, context: NodeContext): EngineBehaviour {
@@ -14,6 +16,10 @@ export function createEngine(kind: EngineKind, context: NodeContext): EngineBeha
       return new FakeTgi(context);
     case "llamacpp":
       return new FakeLlamacpp(context);
+    case "trtllm":
+      return new FakeTrtllm(context);
+    case "triton":
+      return new FakeTriton(context);
   }
 }
 
@@ -27,5 +33,9 @@ export function httpHabits(settings: NodeSettings): HttpHabits {
       return tgiHttpHabits(settings);
     case "llamacpp":
       return llamacppHttpHabits(settings);
+    case "trtllm":
+      return trtllmHttpHabits(settings);
+    case "triton":
+      return tritonHttpHabits(settings);
   }
 }

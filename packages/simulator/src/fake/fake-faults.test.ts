@@ -88,8 +88,10 @@ test("an error as the first event of a stream comes with 200, in each engine's s
     sglang: /^data: \{"error":\{"object":"error",.*"code":500\}\}\n\ndata: \[DONE\]\n\n$/,
     tgi: /^data:\{"error":\{"message":".*","http_status_code":422\}\}\n\n$/,
     llamacpp: /^data: \{"error":\{"code":500,.*\}\}\n\n$/,
+    trtllm: /^data: \{"error":"Internal server error"\}\n\n$/,
+    triton: /^data: \{"error":"in ensemble .*"\}\n\n$/,
   };
-  for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
+  for (const engine of ["vllm", "sglang", "tgi", "llamacpp", "trtllm", "triton"] as const) {
     const node = await fake(t, { engine });
     node.faults.errorFirstEvent(1);
     const response = await post(node, { ...HELLO, stream: true });

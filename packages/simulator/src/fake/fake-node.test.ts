@@ -11,7 +11,14 @@ const HARDWARE = "H100-SXM-80GB/llama-3-8b/bf16/1";
 const HELLO = { model: "m", messages: [{ role: "user", content: "hello there" }] };
 
 async function fake(t: TestContext, options: Partial<FakeNodeOptions> & Pick<FakeNodeOptions, "engine">) {
-  const node = await startFakeNode({ hardware: HARDWARE, model: "m", speedUp: 50, healthWaitMs: 5, ...options });
+  const node = await startFakeNode({
+    hardware: HARDWARE,
+    model: "m",
+    speedUp: 50,
+    healthWaitMs: 5,
+    disconnectPollMs: 0,
+    ...options,
+  });
   t.after(() => node.stop());
   return node;
 }
@@ -50,12 +57,16 @@ function rawChat(body: unknown, extra = "connection: close\r\n"): string {
   );
 }
 
+function healthPath(engine: FakeNodeOptions["engine"]): string {
+  return engine === "triton" ? "/health/ready" : "/health";
+}
+
 function value(metrics: string, series: string): number {
   const line = metrics.split("\n").find((one) => one.startsWith(`${series} `));
   return line === undefined ? Number.NaN : Number(line.slice(series.length + 1));
 }
 
-for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
+for (const engine of ["vllm", "sglang", "tgi", "llamacpp", "trtllm", "triton"] as const) {
   test(`${engine}: one event per token, usage on demand, an end marker`, async (t) => {
     const node = await fake(t, { engine });
     const body = { ...HELLO, stream: true, max_tokens: 5, stream_options: { include_usage: true } };
@@ -84,6 +95,8 @@ for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
     const expected = {
       vllm: '{"detail":"Not Found"}',
       sglang: '{"detail":"Not Found"}',
+      trtllm: '{"detail":"Not Found"}',
+      triton: '{"detail":"Not Found"}',
       tgi: "",
       llamacpp: '{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}',
     };
@@ -94,7 +107,7 @@ for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
     const node = await fake(t, { engine, apiKey: "k" });
     assert.equal((await post(node, HELLO)).status, 401);
     assert.equal((await post(node, { ...HELLO, max_tokens: 1 }, undefined, { authorization: "Bearer k" })).status, 200);
-    assert.equal((await get(node, "/health")).status, 200);
+    assert.equal((await get(node, healthPath(engine))).status, 200);
   });
 
   test(`${engine}: killed it refuses, started again it answers on the same port with counters at zero`, async (t) => {
@@ -148,10 +161,10 @@ for (const engine of ["vllm", "sglang", "tgi", "llamacpp"] as const) {
     assert.deepEqual([full.status, full.headers.get("retry-after")], [engine === "tgi" ? 429 : 503, "7"]);
     node.faults.refuse();
     await assert.rejects(
-      fetch(`${node.url}/health`, { headers: { connection: "close" } }).then(() => get(node, "/health")),
+      fetch(`${node.url}/health`, { headers: { connection: "close" } }).then(() => get(node, healthPath(engine))),
     );
     await node.faults.clear();
-    assert.equal((await get(node, "/health")).status, 200);
+    assert.equal((await get(node, healthPath(engine))).status, 200);
     node.faults.gzip();
     const zipped = await post(node, { ...HELLO, max_tokens: 1 });
     assert.equal(zipped.headers.get("content-encoding"), "gzip");

@@ -57,8 +57,12 @@ export type FakeNodeOptions = {
   readonly httpThreads?: number;
   /** vLLM `--enable-request-id-headers`; default false. */
   readonly echoesRequestId?: boolean;
-  /** SGLang `--enable-metrics`; default false. */
+  /** SGLang `--enable-metrics`, trtllm-serve's two options; default false. Triton's front end: default true. */
   readonly hasMetrics?: boolean;
+  /** trtllm-serve before 1.3: names of metrics without a prefix; default false. */
+  readonly hasOldMetricNames?: boolean;
+  /** Real ms until trtllm-serve notices a caller who left; default 1,000, others at once. */
+  readonly disconnectPollMs?: number;
   /** SGLang `--dp-size`: ranks that share what the node has; default 1. */
   readonly dataParallelRanks?: number;
   /** Real ms after which SGLang's `/health` looks for its token, again and again; default 1,000. */
@@ -110,7 +114,9 @@ export function resolveSettings(options: FakeNodeOptions): NodeSettings {
     // A burst of 24 left the real server's default workers with none for `/health`.
     httpThreads: engine === "llamacpp" ? (options.httpThreads ?? 24) : Infinity,
     echoesRequestId: options.echoesRequestId ?? false,
-    hasMetrics: options.hasMetrics ?? false,
+    hasMetrics: options.hasMetrics ?? engine === "triton",
+    hasOldMetricNames: options.hasOldMetricNames ?? false,
+    disconnectPollMs: options.disconnectPollMs ?? (engine === "trtllm" ? 1000 : 0),
     dataParallelRanks: ranks,
     healthWaitMs: options.healthWaitMs ?? 1000,
     accelerator: options.accelerator ?? "NVIDIA H100 80GB HBM3",

@@ -8,6 +8,8 @@ import { DETECTION_PATHS, detectEngine } from "./detect.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { sglang } from "./sglang.ts";
 import { tgi } from "./tgi.ts";
+import { triton } from "./triton.ts";
+import { trtllm } from "./trtllm.ts";
 import { vllm } from "./vllm.ts";
 
 const LONG = "word ".repeat(400);
@@ -74,6 +76,8 @@ describe("adapters against whole polls", () => {
     [sglang, "sglang"],
     [llamacpp, "llamacpp"],
     [tgi, "tgi"],
+    [trtllm, "trtllm"],
+    [triton, "triton"],
   ] as const) {
     it(`${engine}: is told from the others, says what it is and what it has done`, async (t) => {
       const node = await start(t, engine, { hasMetrics: true, healthWaitMs: 5, maxModelLen: 4096 });
@@ -82,14 +86,15 @@ describe("adapters against whole polls", () => {
       const { probes } = adapter;
       const { health, models = "/v1/models" } = probes;
       const facts = probes.facts.map(({ path }) => path);
-      const answers = await ask(node, { health, metrics: "/metrics", models: models ?? "", facts });
+      const answers = await ask(node, { health, metrics: probes.metrics ?? "", models: models ?? "", facts });
       const reading = adapter.read(answers, null);
       assert.deepEqual([reading.isReady, reading.running, reading.waiting], [true, 0, 0]);
       assert.equal(reading.models?.[0]?.id, "m");
-      assert.equal(reading.models?.[0]?.contextTokens, 4096);
+      assert.equal(reading.models?.[0]?.contextTokens, engine === "triton" ? Number.NaN : 4096);
       // a health page of SGLang costs a token: one of the detection, one of the round
       const tokens = reading.generationTokensTotal;
-      assert.ok(engine === "sglang" ? tokens >= 9 && tokens <= 10 : tokens === 8, `${tokens}`);
+      if (engine === "sglang") assert.ok(tokens >= 9 && tokens <= 10, `${tokens}`);
+      else assert.equal(tokens, engine === "triton" ? Number.NaN : 8);
     });
 
     it(`${engine}: lacks the routed endpoints that its adapter leaves out`, async (t) => {
@@ -128,6 +133,8 @@ describe("adapters against whole answers", () => {
     [sglang, "sglang"],
     [llamacpp, "llamacpp"],
     [tgi, "tgi"],
+    [trtllm, "trtllm"],
+    [triton, "triton"],
   ] as const) {
     for (const stream of [false, true]) {
       it(`${engine}, stream ${stream}: good answers say nothing, long prompts and first errors are told`, async (t) => {
@@ -159,6 +166,31 @@ describe("adapters against whole answers", () => {
     const node = await start(t, "tgi", { maxConcurrentRequests: 0 });
     assert.equal(await verdict(tgi, node, { stream: false }), "overloaded");
     assert.equal(await verdict(tgi, node, { stream: true }), "overloaded");
+  });
+
+  it("trtllm: a member that it does not know is the caller's error, an engine that died the node's", async (t) => {
+    const node = await start(t, "trtllm", { speedUp: 1 });
+    const answer = await fetch(`${node.url}/v1/chat/completions`, {
+      method: "POST",
+      body: '{"messages":["x"],"zml":1}',
+    });
+    const body = Buffer.from(await answer.arrayBuffer());
+    assert.equal(trtllm.classify({ status: answer.status, contentType: null, body, firstEvent: null }), null);
+    assert.equal(classifyStatus(answer.status), "caller_error");
+    node.engineDeath();
+    const health = await get(node, "/health");
+    assert.equal(trtllm.read({ health, metrics: null, models: null, facts: {} }, null).isReady, false);
+  });
+
+  it("triton: an unknown model, a full queue, a server that is not ready", async (t) => {
+    const node = await start(t, "triton", { maxQueuedRequests: 0, loadMs: 0 });
+    assert.equal(await verdict(triton, node, { stream: true, model: "x" }), "misconfigured");
+    assert.equal(await verdict(triton, node, { stream: false }), "overloaded");
+    assert.equal(await verdict(triton, node, { stream: true }), "overloaded");
+    node.engineDeath();
+    const { health, metrics } = triton.probes;
+    const answers = await ask(node, { health, metrics: metrics ?? "", models: "/v1/models", facts: [] });
+    assert.equal(triton.read(answers, null).isReady, false);
   });
 
   it("llamacpp: a server that loads", async (t) => {

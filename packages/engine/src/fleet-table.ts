@@ -95,6 +95,8 @@ const BOOKING_COUNTS = [
 const NODE_TALLIES = [
   /** Bookings released since the row was taken; the control thread derives `drainPerSecond` from it. */
   "releases",
+  /** Pieces of answers that nodes sent. Plain increments by any worker: it tells that something came, not how much. */
+  "relayed",
 ] as const;
 
 /** Deadlines of a node, in ticks; 0: none. Moved by compare-and-exchange by any thread. */
@@ -133,6 +135,10 @@ const PLACEMENT_NUMBERS = [
   "contextTokens",
   /** Decayed share of attempts of this model that failed here. NaN: no traffic seen. */
   "placementErrorRate",
+  /** Attempts of this model that ended here and said something about the node. NaN: none. */
+  "ownSamples",
+  /** When the last of them ended, engine clock ms. NaN: never. */
+  "ownSampledAtMs",
 ] as const;
 
 /** Int32 columns of a placement, written by the control thread. */

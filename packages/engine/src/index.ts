@@ -4,8 +4,10 @@ export { type Admission, type Refusal, type RoutingCall, resolvePolicy } from ".
 export * from "./admission/parking.ts";
 export * from "./admission/saturation-queue.ts";
 export * from "./assert.ts";
+export * from "./availability/ejection-limit.ts";
 export * from "./availability/health-gate.ts";
 export * from "./availability/health-score.ts";
+export * from "./availability/progress-watch.ts";
 export * from "./availability/speeds.ts";
 export * from "./availability/throughput.ts";
 export * from "./bounds.ts";

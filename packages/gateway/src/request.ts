@@ -14,6 +14,7 @@ import {
   mayPark,
   noteCommit,
   noteFirstToken,
+  noteRelayed,
   REASONS,
   type RouteRequest,
   settle,
@@ -267,7 +268,10 @@ function dispatch(
         body.release();
         return exchange.commit(head, held);
       },
-      write: (chunk) => exchange.write(chunk),
+      write: (chunk) => {
+        noteRelayed(plane.table, attempt.booking.row);
+        return exchange.write(chunk);
+      },
       onDrain: (callback) => exchange.onDrain(callback),
     },
     onFirstToken: () => noteFirstToken(plane.table, plane.worker, attempt.booking),

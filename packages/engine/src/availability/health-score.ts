@@ -6,12 +6,31 @@
  * where waiting = max(0, depth − concurrency) and concurrency is what the node runs at once (its stated limit, else
  * `max_in_flight`). An idle node without errors scores 100; a queue as long as its batch halves the score; errors scale
  * it down. It informs people and never gates traffic.
- *
- * @param input `errorRate` 0..1 (NaN: no traffic, counts as 0), `depth` and `concurrency` in requests.
  */
-export function healthScore(input: { errorRate: number; depth: number; concurrency: number }): number {
+
+/** What the score is made of: `errorRate` 0..1 (NaN: no traffic, counts as 0), `depth` and `concurrency` in requests. */
+export interface HealthInput {
+  readonly errorRate: number;
+  readonly depth: number;
+  readonly concurrency: number;
+}
+
+/** The factors of the score, 0..1 each; 1 is well. */
+export interface HealthParts {
+  readonly errors: number;
+  readonly depth: number;
+}
+
+/** The factors of the score. */
+export function healthParts(input: HealthInput): HealthParts {
   const errors = Number.isNaN(input.errorRate) ? 0 : Math.min(1, Math.max(0, input.errorRate));
   const concurrency = Math.max(1, input.concurrency);
   const waiting = Math.max(0, input.depth - concurrency);
-  return 100 * (1 - errors) * (1 / (1 + waiting / concurrency));
+  return { errors: 1 - errors, depth: 1 / (1 + waiting / concurrency) };
+}
+
+/** The score, 0..100. */
+export function healthScore(input: HealthInput): number {
+  const { errors, depth } = healthParts(input);
+  return 100 * errors * depth;
 }

@@ -65,6 +65,11 @@ export function completeBooking(table: FleetTable, worker: number, row: number, 
   return booking;
 }
 
+/** A piece of a node's answer was passed on. O(1), not atomic: the column tells that something moved, not how much. */
+export function noteRelayed(table: FleetTable, row: number): void {
+  table.relayed[row] = ((table.relayed[row] as number) + 1) | 0;
+}
+
 /** Prefill becomes decode: the prompt's work is done, its memory stays. Later calls change nothing. */
 export function noteFirstToken(table: FleetTable, worker: number, booking: Booking): void {
   if (booking.phase !== "prefill") return;

@@ -8,11 +8,11 @@ import {
   takeNodeRow,
   takePlacementRow,
 } from "@zml/engine";
-import { CapacityMeter, type CapacityScrape } from "./capacity-meter.ts";
+import { CapacityMeter, type CapacitySample, type CapacityScrape } from "./capacity-meter.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { type AttemptSample, applySamples } from "./samples.ts";
 import { refreshSpeeds } from "./speeds.ts";
-import { writeCapacity, writeDrain } from "./write-row.ts";
+import { writeCapacities, writeDrain } from "./write-row.ts";
 
 function scrape(
   atMs: number,
@@ -32,6 +32,8 @@ function tableOf(nodes: number) {
   takeModelRow(table, 0);
   return table;
 }
+
+const ofNode = (sample: CapacitySample) => ({ upstreamId: null, sample });
 
 function specWith(placement: number): NodeSpec {
   return {
@@ -135,14 +137,14 @@ describe("capacity in the table", () => {
   it("never sinks by what a quiet node gave, nor starts below what is assumed", () => {
     const table = tableOf(1);
     const quiet = { tokensPerSecond: 40, busyMs: 60_000, isLoaded: false };
-    writeCapacity(table, specWith(0), quiet);
+    writeCapacities(table, specWith(0), [ofNode(quiet)]);
     assert.equal(table.measuredTokensPerSecond[0], Number.NaN);
     assert.equal(table.tokensPerSecond[0], DEFAULT_TOKENS_PER_SECOND);
-    writeCapacity(table, specWith(0), { ...quiet, tokensPerSecond: 200, isLoaded: true });
+    writeCapacities(table, specWith(0), [ofNode({ ...quiet, tokensPerSecond: 200, isLoaded: true })]);
     assert.equal(table.tokensPerSecond[0], 200);
-    writeCapacity(table, specWith(0), quiet);
+    writeCapacities(table, specWith(0), [ofNode(quiet)]);
     assert.equal(table.tokensPerSecond[0], 200);
-    writeCapacity(table, specWith(0), { ...quiet, tokensPerSecond: 400 });
+    writeCapacities(table, specWith(0), [ofNode({ ...quiet, tokensPerSecond: 400 })]);
     assert.ok((table.tokensPerSecond[0] as number) > 200);
   });
 });

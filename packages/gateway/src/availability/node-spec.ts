@@ -27,6 +27,8 @@ export interface HealthSettings {
   readonly unhealthyAfter: number;
   /** Good polls in a row that bring it back. */
   readonly healthyAfter: number;
+  /** Looks in a row at a standstill, while requests run, that take the node out. Default: `STALLED_AFTER`. */
+  readonly stalledAfter?: number;
 }
 
 /** One node to be polled. The row and its placements are taken in the fleet table by the caller. */

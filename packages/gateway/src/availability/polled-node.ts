@@ -1,18 +1,21 @@
 /** What the poller remembers of one node between polls. */
 
-import { FRESH_GATE, type HealthGate } from "@zml/engine";
+import { FRESH_GATE, FRESH_PROGRESS, type HealthGate, type ProgressWatch } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
-import type { NodeReading } from "./adapters/adapter.ts";
+import type { NodeReading, ReportedModel } from "./adapters/adapter.ts";
 import { CapacityMeter } from "./capacity-meter.ts";
 import type { KeptPlace } from "./kept-connection.ts";
+import { HEARD_NOTHING, type HeardAt, type MetricsAnswer, type TokenRates } from "./node-facts.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import type { PollFault } from "./poll-fetch.ts";
 
 /**
  * Why a node was taken out. Only `refused` says that nothing listens there any more; `exception`: polls of it ended in
- * a fault of ours.
+ * a fault of ours; `stalled`: requests run there and no token moves.
  */
-export type DownCause = PollFault | "not_ready" | "exception";
+export type DownCause = PollFault | "not_ready" | "stalled" | "exception";
+
+const NO_RATES: TokenRates = Object.freeze({ generation: Number.NaN, prompt: Number.NaN });
 
 /** State of one node. */
 export interface PolledNode {
@@ -33,11 +36,24 @@ export interface PolledNode {
   missedScrapes: number;
   /** Whether it is in or out, and on the way to which. */
   gate: HealthGate;
-  /** Why it is out; null: it is in. */
+  /** Why it is out, or would be if not too many were; null: it is in. */
   downCause: DownCause | null;
-  /** Models as last told, for telling a change. */
+  /** Its counters, as the engine's own progress. */
+  progress: ProgressWatch;
+  heardAt: HeardAt;
+  metricsAnswer: MetricsAnswer;
+  rates: TokenRates;
+  /** When its counters were last read, engine clock ms. */
+  lookedAtMs: number;
+  lastError: { words: string; atMs: number } | null;
+  /** When another engine was found there, engine clock ms; NaN: never. */
+  redetectedAtMs: number;
+  /** Models as last told, for telling a change, and the very list that this was made of. */
   modelsTold: string;
+  modelsToldOf: readonly ReportedModel[] | null;
   meter: CapacityMeter;
+  /** The same of each model, by the node's name for it, where the node splits its numbers. */
+  readonly modelMeters: Map<string, CapacityMeter>;
   /** The same out of our own attempts, for engines without a token counter. */
   ownMeter: CapacityMeter;
   /** Output tokens of our own attempts. */
@@ -69,8 +85,17 @@ export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
     missedScrapes: 0,
     gate: FRESH_GATE,
     downCause: null,
+    progress: FRESH_PROGRESS,
+    heardAt: HEARD_NOTHING,
+    metricsAnswer: "not_asked",
+    rates: NO_RATES,
+    lookedAtMs: Number.NaN,
+    lastError: null,
+    redetectedAtMs: Number.NaN,
     modelsTold: "",
+    modelsToldOf: null,
     meter: new CapacityMeter(),
+    modelMeters: new Map(),
     ownMeter: new CapacityMeter(),
     ownTokens: 0,
     releasesSeen: 0,
@@ -91,6 +116,10 @@ export function forgetEngine(node: PolledNode): void {
   node.roundsSinceFull = Number.POSITIVE_INFINITY;
   node.usesFallback = false;
   node.meter = new CapacityMeter();
+  node.modelMeters.clear();
+  node.progress = FRESH_PROGRESS;
+  node.rates = NO_RATES;
+  node.metricsAnswer = "not_asked";
 }
 
 /** `roundsSinceFull` after a good round. Infinity: what it last told is of another process, or was not told. */

@@ -14,6 +14,14 @@ export interface PollerClock {
   after?(delayMs: number, callback: () => void): () => void;
 }
 
+/** Settings of the whole fleet. */
+export interface FleetHealthSettings {
+  /** Share of a model's nodes that may be out by health alone, 0..1. */
+  readonly maxEjectedShare: number;
+  /** Polls at once of nodes that answered last time, and as many of those that did not. */
+  readonly maxPollsAtOnce: number;
+}
+
 /** What a poller works with. Callbacks run on the caller's thread, right after the row was published. */
 export interface PollerOptions {
   readonly table: FleetTable;
@@ -35,6 +43,8 @@ export interface PollerOptions {
    */
   readonly onDown?: (row: number, cause: DownCause) => void;
   readonly onUp?: (row: number) => void;
+  /** Health would take the node out, and too many nodes of a model of it are out already: it stays in, or is again. */
+  readonly onKeptIn?: (row: number, cause: DownCause) => void;
   /** An exception in a poll or in one of these callbacks, a fault of ours. The poll counts as failed; polls go on. */
   readonly onError?: (row: number, error: unknown) => void;
 }

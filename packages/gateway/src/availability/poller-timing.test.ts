@@ -1,43 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
-import { createFleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
-import type { NodeSpec } from "./node-spec.ts";
-import type { PollClient } from "./poll-fetch.ts";
-import { PollError } from "./poll-fetch.ts";
-import { Poller } from "./poller.ts";
-
-/** Timers and answers in virtual time. */
-class VirtualTime {
-  nowMs = 1_000;
-  #next = 0;
-  readonly #timers = new Map<number, { atMs: number; callback: () => void }>();
-
-  after(delayMs: number, callback: () => void): () => void {
-    const id = this.#next++;
-    this.#timers.set(id, { atMs: this.nowMs + delayMs, callback });
-    return () => this.#timers.delete(id);
-  }
-
-  get pending(): number {
-    return this.#timers.size;
-  }
-
-  /** Runs everything that is due up to `untilMs`; `onStep` sees each moment just before its timers run. */
-  async run(untilMs: number, onStep: () => void): Promise<void> {
-    for (;;) {
-      await turn();
-      const due = [...this.#timers].sort(([, a], [, b]) => a.atMs - b.atMs)[0];
-      if (due === undefined || due[1].atMs > untilMs) break;
-      const [id, { atMs, callback }] = due;
-      this.nowMs = Math.max(this.nowMs, atMs);
-      onStep();
-      this.#timers.delete(id);
-      callback();
-    }
-    this.nowMs = untilMs;
-  }
-}
+import { type PollClient, PollError } from "./poll-fetch.ts";
+import { fleetOf, VirtualTime } from "./testing/virtual-time.ts";
 
 /** Answers 200 after `answerMs(origin)`; Infinity: never. */
 function clientOf(time: VirtualTime, answerMs: (origin: string) => number): PollClient {
@@ -54,36 +18,6 @@ function clientOf(time: VirtualTime, answerMs: (origin: string) => number): Poll
       }),
     close: async () => {},
   };
-}
-
-function fleetOf(
-  time: VirtualTime,
-  options: { nodes: number; client: PollClient; random: () => number; pollIntervalMs?: number },
-) {
-  const table = createFleetTable({ nodes: options.nodes, workers: 1 });
-  const poller = new Poller({
-    table,
-    clock: { nowMs: () => time.nowMs, after: (delayMs, callback) => time.after(delayMs, callback) },
-    random: options.random,
-    client: options.client,
-  });
-  for (let row = 0; row < options.nodes; row++) {
-    takeNodeRow(table, row, { family: 0, identity: row, maxInFlight: 1, cooldownMs: 1, priceUsdPerHour: 1 });
-    takePlacementRow(table, row);
-    const spec: NodeSpec = {
-      row,
-      id: `node-${row}`,
-      url: `http://node-${row}`,
-      engine: "vllm",
-      apiKey: null,
-      healthPath: null,
-      health: { pollIntervalMs: options.pollIntervalMs ?? 5_000, timeoutMs: 4_000, unhealthyAfter: 2, healthyAfter: 1 },
-      maxInFlight: null,
-      placements: [{ model: 0, name: "m", upstreamId: "m", placement: row }],
-    };
-    poller.addNode(spec);
-  }
-  return { table, poller };
 }
 
 /** A busy vLLM that generates at a steady rate; its answers take `answerMs(turn)`. */

@@ -6,22 +6,22 @@
  * the data plane's (cooldowns), and neither overrules the other.
  */
 
-import { afterFailedPoll, afterGoodPoll, announceRoom, type FleetTable, publish, unblockPlacement } from "@zml/engine";
-import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
-import { isOk } from "./adapters/poll-answers.ts";
-import type { CapacitySample } from "./capacity-meter.ts";
+import { errorShareOf, type FleetTable, publish } from "@zml/engine";
+import { adapterFor } from "./adapters/index.ts";
 import { KeptConnections } from "./kept-connection.ts";
 import { Lane } from "./lanes.ts";
 import { isMute, oneFirst } from "./mute-round.ts";
+import { factsOf, type NodeFacts } from "./node-facts.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { createPollClient, type PollClient, type PollFetch, RoundConnection } from "./poll-fetch.ts";
-import { pollRound, type RoundResult } from "./poll-round.ts";
-import { createPolledNode, type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
-import type { PollerOptions } from "./poller-options.ts";
+import { pollRound } from "./poll-round.ts";
+import { createPolledNode, type DownCause, forgetEngine, type PolledNode } from "./polled-node.ts";
+import type { FleetHealthSettings, PollerOptions } from "./poller-options.ts";
 import { type AttemptSample, applySamples } from "./samples.ts";
 import { refreshSpeeds } from "./speeds.ts";
+import { RoundTaker } from "./take-round.ts";
 import { writePlacements } from "./write-capabilities.ts";
-import { forgetLoad, writeCapacity, writeDrain, writeHealthScore, writeLoad, writeReading } from "./write-row.ts";
+import { writeReading } from "./write-row.ts";
 
 /**
  * Start to start of a node's polls, as shares of its interval. A row is stamped when its poll is sent and stays until
@@ -34,15 +34,11 @@ const PERIOD_MAX = 0.88;
 /** Models and limits are asked every sixth round: they change with a restart or an adapter loaded by hand. */
 const ROUNDS_PER_FULL = 6;
 
-/** Rounds without an answer of the metrics path after which its last numbers no longer count. */
-const MISSED_SCRAPES_MAX = 3;
-
 /** A refused poll is asked again this soon: one more is proof that nobody listens, and requests hang on it. */
 const CONFIRM_MS = 250;
 
-/** Polls at once of nodes that answered last time; of nodes that did not. */
-const LIVING_AT_ONCE = 512;
-const SILENT_AT_ONCE = 1024;
+/** Where nothing is configured. Nodes that answered last time and those that did not have as many places each. */
+const MAX_POLLS_AT_ONCE = 1024;
 
 /** From this on the requests of a node's next round don't wait for each other. */
 const SLOW_ROUND_MS = 100;
@@ -62,8 +58,9 @@ export class Poller {
   readonly #polls = new Set<Promise<void>>();
   readonly #nodes = new Map<number, PolledNode>();
   readonly #kept = new KeptConnections();
-  readonly #living = new Lane(LIVING_AT_ONCE);
-  readonly #silent = new Lane(SILENT_AT_ONCE);
+  readonly #living = new Lane(MAX_POLLS_AT_ONCE);
+  readonly #silent = new Lane(MAX_POLLS_AT_ONCE);
+  readonly #taker: RoundTaker;
   #cancelSpeeds: (() => void) | null = null;
   #isStopped = false;
 
@@ -71,6 +68,7 @@ export class Poller {
     this.#options = options;
     this.#table = options.table;
     this.#client = options.client ?? createPollClient();
+    this.#taker = new RoundTaker(options, this.#nodes, () => this.#refreshSpeedsSoon());
   }
 
   /** Begins to poll a node, at once. The row must be taken and not be polled yet. */
@@ -82,8 +80,22 @@ export class Poller {
     node.releasesSeenAtMs = this.#options.clock.nowMs();
     this.#nodes.set(spec.row, node);
     this.#writeSettings(node);
+    this.#taker.noteModels(node);
     if (node.engine !== null) this.#options.onEngine?.(spec.row, node.engine);
     this.#schedule(node, 0);
+  }
+
+  /** Takes settings of the whole fleet. */
+  configure({ maxEjectedShare, maxPollsAtOnce }: FleetHealthSettings): void {
+    this.#living.setLimit(maxPollsAtOnce);
+    this.#silent.setLimit(maxPollsAtOnce);
+    this.#taker.setMaxEjectedShare(maxEjectedShare);
+  }
+
+  /** What is known of the node on a row beyond its row; null: it is not polled. */
+  factsOf(row: number): NodeFacts | null {
+    const node = this.#nodes.get(row);
+    return node === undefined ? null : factsOf(node, this.#taker.isKeptIn(node));
   }
 
   /** Takes new settings of a node on the same row; a change of address, engine or key asks it anew at once. */
@@ -103,6 +115,7 @@ export class Poller {
       if (!node.isBusy) this.#schedule(node, 0);
     }
     this.#writeSettings(node);
+    this.#taker.noteModels(node);
   }
 
   /** Ends polling of a row; what it holds stays until the caller frees it. Unknown rows are ignored. */
@@ -111,6 +124,7 @@ export class Poller {
     if (node === undefined) return;
     this.#nodes.delete(row);
     this.#end(node);
+    this.#taker.remove(node);
   }
 
   /** Resolves when every node added so far was asked once, or after `deadlineMs`. */
@@ -124,9 +138,11 @@ export class Poller {
   /** Takes what workers learned from attempts that ended. */
   takeSamples(samples: readonly AttemptSample[]): void {
     applySamples(this.#table, samples);
-    for (const { row, outputTokens } of samples) {
+    for (const { row, outputTokens, outcome, atMs } of samples) {
       const node = this.#nodes.get(row);
-      if (node !== undefined && outputTokens > 0) node.ownTokens += outputTokens;
+      if (node === undefined) continue;
+      if (outputTokens > 0) node.ownTokens += outputTokens;
+      if (!Number.isNaN(errorShareOf(outcome))) node.heardAt = { ...node.heardAt, ownTrafficMs: atMs };
     }
     if (samples.length > 0) this.#refreshSpeedsSoon();
   }
@@ -215,7 +231,7 @@ export class Poller {
       const isSought = node.engine === null || (spec.engine === null && node.gate.isOut);
       const adapter = isSought ? null : adapterFor(node.engine);
       const isFull = this.#needsFull(node);
-      const plan = { spec, adapter, isFull, usesFallback: node.usesFallback };
+      const plan = { spec, adapter, isFull, usesFallback: node.usesFallback, reading: node.reading };
       const ask: PollFetch = (request) => this.#client.fetch({ ...request, round });
       const fetch = node.muteRounds === 0 ? ask : oneFirst(ask, node.muteRounds);
       const sources = { table: this.#table, fetch, nowMs: () => clock.nowMs() };
@@ -223,7 +239,7 @@ export class Poller {
       node.isSlow = clock.nowMs() - startMs > SLOW_ROUND_MS;
       node.muteRounds = node.gate.isOut && isMute(result) ? node.muteRounds + 1 : 0;
       if (node.isRemoved || node.epoch !== epoch) return null;
-      const cause = this.#take(node, result, { startMs, isFull: isFull || isSought });
+      const cause = this.#taker.take(node, result, { startMs, isFull: isFull || isSought });
       isGood = cause === null;
       return cause;
     } finally {
@@ -238,7 +254,7 @@ export class Poller {
   /** A poll that ended in an exception shows nothing of the node, which is what a failed one is. */
   #takeException(node: PolledNode, startMs: number): void {
     try {
-      this.#takeFailed(node, "exception", startMs);
+      this.#taker.takeFailed(node, "exception", { startMs, healthStatus: Number.NaN });
     } catch (error) {
       this.#tell(node, error);
     }
@@ -255,141 +271,6 @@ export class Poller {
   #needsFull(node: PolledNode): boolean {
     if (node.roundsSinceFull >= ROUNDS_PER_FULL - 1 || node.gate.isOut) return true;
     return node.spec.placements.some(({ placement }) => Atomics.load(this.#table.misconfiguredUntil, placement) !== 0);
-  }
-
-  /** Takes the result of a round. Returns why the poll failed, null: it is good. */
-  #take(node: PolledNode, result: RoundResult, round: { startMs: number; isFull: boolean }): DownCause | null {
-    if (result.detected !== null && result.detected !== node.engine) {
-      forgetEngine(node);
-      node.engine = result.detected;
-      this.#options.onEngine?.(node.spec.row, result.detected);
-    }
-    node.usesFallback = result.usesFallback;
-    const adapter = adapterFor(node.engine);
-    const reading = adapter.read(result.responses, node.reading);
-    if (reading.isReady) {
-      this.#takeGood(node, adapter, reading, result, round);
-      return null;
-    }
-    const cause = result.healthFault ?? "not_ready";
-    this.#takeFailed(node, cause, round.startMs);
-    return cause;
-  }
-
-  #takeGood(
-    node: PolledNode,
-    adapter: Adapter,
-    reading: NodeReading,
-    result: RoundResult,
-    round: { startMs: number; isFull: boolean },
-  ): void {
-    const table = this.#table;
-    const { spec } = node;
-    const { row } = spec;
-    const nowMs = this.#options.clock.nowMs();
-    const hasRestarted = reading.generationTokensTotal < (node.reading?.generationTokensTotal ?? Number.NaN);
-    const hasLoad = result.responses.metrics !== null || adapter.probes.metrics === null;
-    node.missedScrapes = hasLoad ? 0 : node.missedScrapes + 1;
-    node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull: round.isFull, hasRestarted });
-    node.reading = reading;
-    const gate = afterGoodPoll(node.gate, spec.health.healthyAfter);
-    const isBack = node.gate.isOut && !gate.isOut;
-    const capacity = hasLoad ? this.#measure(node, adapter, reading, result) : null;
-    publish(table, () => {
-      writeReading(table, spec, reading, adapter.capabilities(reading));
-      if (hasLoad) writeLoad(table, row, reading, result);
-      else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
-      if (capacity !== null) writeCapacity(table, spec, capacity);
-      this.#writeDrain(node, nowMs);
-      writeHealthScore(table, row);
-      table.polledAtMs[row] = round.startMs;
-      table.goodPolls[row] = (table.goodPolls[row] as number) + 1;
-      if (isBack) table.isUnhealthy[row] = 0;
-    });
-    // only now, so that an exception before it leaves no gate that the row does not show
-    node.gate = gate;
-    if (isBack) node.downCause = null;
-    if (capacity !== null) this.#refreshSpeedsSoon();
-    if (isOk(result.responses.models) && adapter.provesModels) this.#unblockServed(node, reading);
-    announceRoom(table);
-    this.#options.onReading?.(row, reading);
-    this.#tellModels(node, reading);
-    if (isBack) this.#options.onUp?.(row);
-  }
-
-  /** Capacity out of the engine's counter, else out of what our own attempts brought. */
-  #measure(node: PolledNode, adapter: Adapter, reading: NodeReading, result: RoundResult): CapacitySample | null {
-    const { running, waiting, concurrencyLimit, generationTokensTotal } = reading;
-    const { scrapedAtMs, scrapeUncertainMs } = result;
-    const nowMs = this.#options.clock.nowMs();
-    const own = { atMs: nowMs, uncertainMs: 0, tokensTotal: node.ownTokens, waiting, concurrencyLimit };
-    const ownRunning = Atomics.load(this.#table.total.inFlight, node.spec.row);
-    const ofOwn = node.ownMeter.take({ ...own, running: ownRunning }, "completion");
-    const ofEngine = node.meter.take(
-      {
-        atMs: scrapedAtMs,
-        uncertainMs: scrapeUncertainMs,
-        tokensTotal: generationTokensTotal,
-        running,
-        waiting,
-        concurrencyLimit,
-      },
-      adapter.countsTokensAt,
-    );
-    return Number.isNaN(generationTokensTotal) ? ofOwn : ofEngine;
-  }
-
-  /** A refusal by 404 is over when the node lists the model. */
-  #unblockServed(node: PolledNode, reading: NodeReading): void {
-    const served = new Set(reading.models?.map((model) => model.id));
-    for (const { placement, upstreamId } of node.spec.placements) {
-      const isBlocked = Atomics.load(this.#table.misconfiguredUntil, placement) !== 0;
-      if (isBlocked && served.has(upstreamId)) unblockPlacement(this.#table, placement);
-    }
-  }
-
-  #tellModels(node: PolledNode, reading: NodeReading): void {
-    if (reading.models === null) return;
-    const told = JSON.stringify(reading.models);
-    if (told === node.modelsTold) return;
-    node.modelsTold = told;
-    this.#options.onModels?.(node.spec.row, reading.models);
-  }
-
-  #takeFailed(node: PolledNode, cause: DownCause, startMs: number): void {
-    const table = this.#table;
-    const { row, health } = node.spec;
-    const isRefused = cause === "refused";
-    const poll = { startMs, isRefused, lastTrafficAtMs: this.#lastTrafficAtMs(row) };
-    const gate = afterFailedPoll(node.gate, poll, health.unhealthyAfter);
-    const isNewlyOut = !node.gate.isOut && gate.isOut;
-    const isNewlyRefused = node.gate.isOut && isRefused && node.downCause !== "refused";
-    if (gate.failedInRow > 0) {
-      publish(table, () => {
-        this.#writeDrain(node, this.#options.clock.nowMs());
-        if (!isNewlyOut) return;
-        table.isUnhealthy[row] = 1;
-        table.healthScore[row] = Number.NaN;
-      });
-    }
-    node.gate = gate;
-    if (!isNewlyOut && !isNewlyRefused) return;
-    node.downCause = cause;
-    node.roundsSinceFull = Number.POSITIVE_INFINITY;
-    this.#options.onDown?.(row, cause);
-  }
-
-  #lastTrafficAtMs(row: number): number {
-    return this.#options.lastTrafficAtMs?.(row) ?? (this.#table.lastSuccessAtMs[row] as number);
-  }
-
-  #writeDrain(node: PolledNode, nowMs: number): void {
-    const released = Atomics.load(this.#table.releases, node.spec.row);
-    // Int32 difference, so that a count that wrapped around is still right
-    const count = (released - node.releasesSeen) | 0;
-    writeDrain(this.#table, node.spec.row, { count, intervalMs: nowMs - node.releasesSeenAtMs });
-    node.releasesSeen = released;
-    node.releasesSeenAtMs = nowMs;
   }
 
   /** Settings that need no answer of the node. */

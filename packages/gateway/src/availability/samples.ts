@@ -46,6 +46,11 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
   table.errorRate[row] = foldMean(table.errorRate[row] as number, error, ERROR_WEIGHT);
   if (placement >= 0) {
     table.placementErrorRate[placement] = foldMean(table.placementErrorRate[placement] as number, error, ERROR_WEIGHT);
+    if (!Number.isNaN(error)) {
+      const samples = table.ownSamples[placement] as number;
+      table.ownSamples[placement] = Number.isNaN(samples) ? 1 : samples + 1;
+      table.ownSampledAtMs[placement] = sample.atMs;
+    }
   }
   if (sample.outcome !== "success") return;
   // samples of several workers come in any order

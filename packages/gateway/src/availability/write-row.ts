@@ -11,6 +11,7 @@ import {
 } from "@zml/engine";
 import { type Capabilities, defaultMaxInFlight, type NodeReading } from "./adapters/adapter.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
+import type { MeasuredCapacity } from "./measure-capacity.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { writePlacements } from "./write-capabilities.ts";
 
@@ -57,19 +58,25 @@ export function writeHealthScore(table: FleetTable, row: number): void {
 }
 
 /**
- * Folds a capacity sample into the placements of a node. What a node gave while it had little to do is a lower bound:
+ * Folds capacity samples into the placements of a node. What a node gave while it had little to do is a lower bound:
  * it may raise the capacity and never lowers it, nor does it start one below what is assumed. Else the first requests
  * of a quiet node would make it look slow, and a node that looks slow gets no load to show more.
  */
-export function writeCapacity(table: FleetTable, spec: NodeSpec, sample: CapacitySample): void {
-  for (const { placement } of spec.placements) {
-    const measured = table.measuredTokensPerSecond[placement] as number;
-    const floor = Number.isNaN(measured) ? (table.tokensPerSecond[placement] as number) : measured;
-    if (!sample.isLoaded && sample.tokensPerSecond <= floor) continue;
-    const folded = foldCapacity(measured, sample.tokensPerSecond, sample.busyMs);
-    table.measuredTokensPerSecond[placement] = folded;
-    table.tokensPerSecond[placement] = folded;
+export function writeCapacities(table: FleetTable, spec: NodeSpec, measured: readonly MeasuredCapacity[]): void {
+  for (const { upstreamId, sample } of measured) {
+    for (const { placement, upstreamId: served } of spec.placements) {
+      if (upstreamId === null || upstreamId === served) writeCapacity(table, placement, sample);
+    }
   }
+}
+
+function writeCapacity(table: FleetTable, placement: number, sample: CapacitySample): void {
+  const measured = table.measuredTokensPerSecond[placement] as number;
+  const floor = Number.isNaN(measured) ? (table.tokensPerSecond[placement] as number) : measured;
+  if (!sample.isLoaded && sample.tokensPerSecond <= floor) return;
+  const folded = foldCapacity(measured, sample.tokensPerSecond, sample.busyMs);
+  table.measuredTokensPerSecond[placement] = folded;
+  table.tokensPerSecond[placement] = folded;
 }
 
 /**

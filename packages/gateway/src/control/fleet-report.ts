@@ -1,12 +1,25 @@
 /** The state of the fleet as JSON, for the admin API, the demo and tests. Unknown numbers are null. */
 
 import { depthOf, type FleetTable, msOfTick } from "@zml/engine";
+import type { NodeFacts } from "../availability/index.ts";
 import type { Fleet, FleetNode } from "./fleet.ts";
+import type { LoopDelay } from "./loop-delay.ts";
+import { type NodeTruthJson, nodeTruth } from "./node-truth.ts";
+
+export {
+  type NodeTruthJson,
+  type SourceAgesJson,
+  type StateDetail,
+  UNKNOWN_CELLS,
+  UNKNOWN_WHYS,
+  type UnknownCell,
+  type UnknownWhy,
+} from "./node-truth.ts";
 
 /** What a node does about traffic, in the order in which availability asks. */
 export type NodeStateName = "draining" | "unhealthy" | "not_polled" | "cooling_down" | "trial" | "healthy";
 
-export interface NodeReportJson {
+export interface NodeReportJson extends NodeTruthJson {
   readonly id: string;
   readonly url: string;
   readonly account: string;
@@ -60,6 +73,9 @@ export interface FleetReportJson {
     readonly workers: number;
     readonly listening_workers: number;
     readonly worker_crashes: number;
+    /** How late the control thread was for its timers, ms, over the last minute or two. */
+    readonly control_delay_p99_ms: number | null;
+    readonly control_delay_max_ms: number | null;
   };
   readonly nodes: readonly NodeReportJson[];
   readonly models: readonly ModelReportJson[];
@@ -71,10 +87,16 @@ export interface ReportSources {
   readonly table: FleetTable;
   /** Age of a price by its key, ms; NaN: unknown. */
   readonly priceAgeMs: (key: string) => number;
+  /** What the poller knows of the node on a row; null: it is polled no more. */
+  readonly factsOf: (row: number) => NodeFacts | null;
+  /** Engine clock, ms. */
   readonly nowMs: number;
+  /** Wall clock at engine time 0, Unix ms. */
+  readonly unixOriginMs: number;
   readonly parked: number;
   readonly listeningWorkers: number;
   readonly workerCrashes: number;
+  readonly controlDelay: LoopDelay;
 }
 
 /** Reads the whole fleet. Sorted by id; a node that leaves is in it until its last request has ended. */
@@ -108,14 +130,21 @@ export function fleetReport(sources: ReportSources): FleetReportJson {
       workers: table.workers,
       listening_workers: sources.listeningWorkers,
       worker_crashes: sources.workerCrashes,
+      control_delay_p99_ms: known(sources.controlDelay.p99Ms),
+      control_delay_max_ms: known(sources.controlDelay.maxMs),
     },
     nodes,
     models,
   };
 }
 
-function nodeReport({ table, nowMs, priceAgeMs }: ReportSources, node: FleetNode): NodeReportJson {
+function nodeReport(sources: ReportSources, node: FleetNode): NodeReportJson {
+  const { table, nowMs, priceAgeMs, unixOriginMs } = sources;
   const { row, config } = node;
+  const priceMs = config.priceKey === null ? Number.NaN : priceAgeMs(config.priceKey);
+  const facts = sources.factsOf(row);
+  const truth = nodeTruth({ table, node, facts, nowMs, unixOriginMs, priceAgeMs: priceMs });
+  const parts = truth.health_parts;
   const placements = [...node.placements.values()];
   const fastest = (column: Float64Array) =>
     placements.reduce((best, placement) => Math.max(best, column[placement] ?? Number.NaN), Number.NEGATIVE_INFINITY);
@@ -140,13 +169,14 @@ function nodeReport({ table, nowMs, priceAgeMs }: ReportSources, node: FleetNode
     stream_tokens_per_second: known(fastest(table.streamTokensPerSecond)),
     price_usd_per_hour: known(table.priceUsdPerHour[row]),
     price_key: config.priceKey,
-    price_age_ms: config.priceKey === null ? null : known(priceAgeMs(config.priceKey)),
-    health_score: known(table.healthScore[row]),
+    price_age_ms: known(priceMs),
+    health_score: parts === null ? null : 100 * parts.errors * parts.depth,
     error_rate: known(table.errorRate[row]),
     kv_use: known(table.kvUse[row]),
     free_memory_gib: known(table.freeMemoryGib[row]),
     last_success_age_ms: known(nowMs - (table.lastSuccessAtMs[row] ?? Number.NaN)),
     data_age_ms: known(nowMs - (table.polledAtMs[row] ?? Number.NaN)),
+    ...truth,
   };
 }
 

@@ -27,6 +27,7 @@ import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
+import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
@@ -128,7 +129,8 @@ class RunningGateway implements Gateway {
   readonly #poller: Poller;
   readonly #workers: Workers;
   readonly #admin: AdminServer;
-  readonly #endings: (() => void)[] = [];
+  readonly #loopDelay = new LoopDelayWatch();
+  readonly #endings: (() => void)[] = [() => this.#loopDelay.stop()];
   #config: Config;
   #secrets: ConfigSecrets;
   #dataPort = 0;
@@ -282,6 +284,11 @@ class RunningGateway implements Gateway {
         const shown = error instanceof Error ? (error.stack ?? error.message) : String(error);
         this.#log.error({ node: this.#fleet.nodeAt(row)?.config.id, error: shown }, "a poll failed inside the gateway");
       },
+      onKeptIn: (row, cause) => {
+        const { id, url } = this.#fleet.nodeAt(row)?.config ?? {};
+        const words = "polls of a node fail, and it stays in: health.max_ejected_share of a model's nodes are out";
+        this.#log.warn({ node: id, url, cause }, words);
+      },
       onUp: (row) => this.#log.info({ node: this.#fleet.nodeAt(row)?.config.id }, "a node is up"),
     });
   }
@@ -373,10 +380,13 @@ class RunningGateway implements Gateway {
       fleet: this.#fleet,
       table: this.#table,
       priceAgeMs: (key) => this.#prices.ageMs(key),
+      factsOf: (row) => this.#poller.factsOf(row),
       nowMs: this.#clock.nowMs(),
+      unixOriginMs: this.#unixOriginMs,
       parked: Atomics.load(this.#table.cells, CELL.parked),
       listeningWorkers: this.#workers.listening,
       workerCrashes: this.#workers.crashes,
+      controlDelay: this.#loopDelay.read(),
     });
   }
 

@@ -1,0 +1,278 @@
+/**
+ * Takes the result of a round in: into the row of the node, and into what decides whether the node is in or out. Control
+ * thread only.
+ */
+
+import {
+  afterFailedPoll,
+  afterGoodPoll,
+  afterLook,
+  announceRoom,
+  EjectionLimit,
+  type FleetTable,
+  FRESH_PROGRESS,
+  publish,
+  type Standing,
+  unblockPlacement,
+} from "@zml/engine";
+import { isOtherEngine } from "./adapters/detect.ts";
+import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
+import { isOk } from "./adapters/poll-answers.ts";
+import { foldEngineErrors } from "./engine-errors.ts";
+import { measureCapacity } from "./measure-capacity.ts";
+import { errorWords, noteAnswers, ratesBetween } from "./node-facts.ts";
+import type { RoundResult } from "./poll-round.ts";
+import { type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
+import type { PollerOptions } from "./poller-options.ts";
+import { forgetLoad, writeCapacities, writeDrain, writeHealthScore, writeLoad, writeReading } from "./write-row.ts";
+
+/** Rounds without an answer of the metrics path after which its last numbers no longer count. */
+const MISSED_SCRAPES_MAX = 3;
+
+/**
+ * Looks at a standstill before a node counts as stalled, where nothing is configured: with a poll every 5 s some 25 s,
+ * longer than a large prompt takes to be read, which moves no counter before its end.
+ */
+export const STALLED_AFTER = 6;
+
+/** Where nothing is configured: half of a model's nodes. */
+export const MAX_EJECTED_SHARE = 0.5;
+
+/** What a round was. */
+export interface RoundInfo {
+  readonly startMs: number;
+  readonly isFull: boolean;
+}
+
+/** See the head of this file. */
+export class RoundTaker {
+  readonly #options: PollerOptions;
+  readonly #table: FleetTable;
+  /** Nodes by row, as the poller has them. */
+  readonly #nodes: ReadonlyMap<number, PolledNode>;
+  readonly #onCapacity: () => void;
+  readonly #ejections = new EjectionLimit(MAX_EJECTED_SHARE);
+
+  constructor(options: PollerOptions, nodes: ReadonlyMap<number, PolledNode>, onCapacity: () => void) {
+    this.#options = options;
+    this.#table = options.table;
+    this.#nodes = nodes;
+    this.#onCapacity = onCapacity;
+  }
+
+  /** Takes the share of a model's nodes that health alone may take out, 0..1. */
+  setMaxEjectedShare(share: number): void {
+    this.#applyEjections(this.#ejections.setShare(share));
+  }
+
+  /** True when health would take the node out and too many others are out already. */
+  isKeptIn(node: PolledNode): boolean {
+    return standingOf(node, this.#table) === "suspect" && !this.#ejections.isEjected(node.spec.row);
+  }
+
+  /** The node's models may have changed. */
+  noteModels(node: PolledNode): void {
+    this.#settle(node);
+  }
+
+  /** A node is polled no more. */
+  remove(node: PolledNode): void {
+    this.#applyEjections(this.#ejections.remove(node.spec.row));
+  }
+
+  /** Takes the result of a round. Returns why the poll failed, null: it is good. */
+  take(node: PolledNode, result: RoundResult, round: RoundInfo): DownCause | null {
+    const nowMs = this.#options.clock.nowMs();
+    if (result.detected !== null && result.detected !== node.engine) this.#takeEngine(node, result.detected, nowMs);
+    node.usesFallback = result.usesFallback;
+    noteAnswers(node, result, nowMs);
+    const adapter = adapterFor(node.engine);
+    const reading = adapter.read(result.responses, node.reading);
+    if (this.#isOther(node, result, reading, round)) {
+      // what came is of another engine: it is asked anew, and says then who it is
+      forgetEngine(node);
+      node.redetectedAtMs = nowMs;
+      return null;
+    }
+    if (reading.isReady) {
+      this.#takeGood(node, adapter, reading, result, round);
+      return null;
+    }
+    const cause = result.healthFault ?? "not_ready";
+    this.takeFailed(node, cause, {
+      startMs: round.startMs,
+      healthStatus: result.responses.health?.status ?? Number.NaN,
+    });
+    return cause;
+  }
+
+  #takeEngine(node: PolledNode, engine: NonNullable<PolledNode["engine"]>, nowMs: number): void {
+    if (node.engine !== null) node.redetectedAtMs = nowMs;
+    forgetEngine(node);
+    node.engine = engine;
+    this.#options.onEngine?.(node.spec.row, engine);
+  }
+
+  /** Looked at where it costs little: in full rounds, and when the engine's own numbers are gone. */
+  #isOther(node: PolledNode, result: RoundResult, after: NodeReading, { isFull }: RoundInfo): boolean {
+    const { engine, reading: before, spec } = node;
+    if (spec.engine !== null || engine === null || result.detected !== null) return false;
+    const isGone = before !== null && !Number.isNaN(before.running) && Number.isNaN(after.running);
+    return (isFull || isGone) && isOtherEngine(engine, result.responses, { before, after });
+  }
+
+  #takeGood(node: PolledNode, adapter: Adapter, reading: NodeReading, result: RoundResult, round: RoundInfo): void {
+    const table = this.#table;
+    const { spec } = node;
+    const { row } = spec;
+    const nowMs = this.#options.clock.nowMs();
+    const before = node.reading;
+    const hasRestarted = reading.generationTokensTotal < (before?.generationTokensTotal ?? Number.NaN);
+    const isScraped = result.responses.metrics !== null;
+    const hasLoad = isScraped || adapter.probes.metrics === null;
+    node.missedScrapes = hasLoad ? 0 : node.missedScrapes + 1;
+    node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull: round.isFull, hasRestarted });
+    node.reading = reading;
+    const gate = afterGoodPoll(node.gate, spec.health.healthyAfter);
+    if (isScraped) this.#look(node, adapter, before, reading, result);
+    const capacities = hasLoad ? measureCapacity(node, adapter, reading, { table, result, nowMs }) : [];
+    publish(table, () => {
+      writeReading(table, spec, reading, adapter.capabilities(reading));
+      if (hasLoad) writeLoad(table, row, reading, result);
+      else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
+      writeCapacities(table, spec, capacities);
+      if (isScraped && !hasRestarted) foldEngineErrors(table, node, { before, after: reading, nowMs });
+      this.#writeDrain(node, nowMs);
+      writeHealthScore(table, row);
+      table.polledAtMs[row] = round.startMs;
+      table.goodPolls[row] = (table.goodPolls[row] as number) + 1;
+    });
+    // only now, so that an exception before it leaves no gate that the row does not show
+    node.gate = gate;
+    if (!gate.isOut) node.downCause = this.#isStalled(node) ? "stalled" : null;
+    this.#settle(node);
+    if (capacities.length > 0) this.#onCapacity();
+    if (isOk(result.responses.models) && adapter.provesModels) this.#unblockServed(node, reading);
+    announceRoom(table);
+    this.#options.onReading?.(row, reading);
+    this.#tellModels(node, reading);
+  }
+
+  /** Progress and rates out of counters that were read anew. */
+  #look(node: PolledNode, adapter: Adapter, before: NodeReading | null, after: NodeReading, result: RoundResult): void {
+    const { running, generationTokensTotal, promptTokensTotal } = after;
+    const relayed = Atomics.load(this.#table.relayed, node.spec.row);
+    const look = { running, generationTokensTotal, promptTokensTotal, relayed };
+    node.progress = adapter.countsTokensAt === "step" ? afterLook(node.progress, look) : FRESH_PROGRESS;
+    node.rates = ratesBetween(before, after, { fromMs: node.lookedAtMs, toMs: result.scrapedAtMs });
+    node.lookedAtMs = result.scrapedAtMs;
+  }
+
+  #isStalled(node: PolledNode): boolean {
+    return node.progress.stillLooks >= (node.spec.health.stalledAfter ?? STALLED_AFTER);
+  }
+
+  /** A refusal by 404 is over when the node lists the model. */
+  #unblockServed(node: PolledNode, reading: NodeReading): void {
+    const served = new Set(reading.models?.map((model) => model.id));
+    for (const { placement, upstreamId } of node.spec.placements) {
+      const isBlocked = Atomics.load(this.#table.misconfiguredUntil, placement) !== 0;
+      if (isBlocked && served.has(upstreamId)) unblockPlacement(this.#table, placement);
+    }
+  }
+
+  #tellModels(node: PolledNode, reading: NodeReading): void {
+    if (reading.models === null || reading.models === node.modelsToldOf) return;
+    node.modelsToldOf = reading.models;
+    const told = JSON.stringify(reading.models);
+    if (told === node.modelsTold) return;
+    node.modelsTold = told;
+    this.#options.onModels?.(node.spec.row, reading.models);
+  }
+
+  /** Takes a poll that failed. */
+  takeFailed(node: PolledNode, cause: DownCause, poll: { startMs: number; healthStatus: number }): void {
+    const { row, health } = node.spec;
+    const nowMs = this.#options.clock.nowMs();
+    const isRefused = cause === "refused";
+    const lastTrafficAtMs = this.#lastTrafficAtMs(row);
+    node.lastError = {
+      words: errorWords(cause, { timeoutMs: health.timeoutMs, healthStatus: poll.healthStatus }),
+      atMs: nowMs,
+    };
+    const gate = afterFailedPoll(
+      node.gate,
+      { startMs: poll.startMs, isRefused, lastTrafficAtMs },
+      health.unhealthyAfter,
+    );
+    if (gate.failedInRow > 0) publish(this.#table, () => this.#writeDrain(node, nowMs));
+    const isNewlyOut = !node.gate.isOut && gate.isOut;
+    // a silent node that begins to refuse has ended: what waits there is lost
+    const isNewlyRefused = node.gate.isOut && isRefused && node.downCause !== "refused";
+    node.gate = gate;
+    if (!isNewlyOut && !isNewlyRefused) return;
+    node.downCause = cause;
+    node.progress = FRESH_PROGRESS;
+    node.roundsSinceFull = Number.POSITIVE_INFINITY;
+    const wasOut = this.#table.isUnhealthy[row] === 1;
+    this.#settle(node);
+    // who was out already for another cause hears of this one too
+    if (wasOut) this.#options.onDown?.(row, cause);
+    else if (this.isKeptIn(node)) this.#options.onKeptIn?.(row, cause);
+  }
+
+  #lastTrafficAtMs(row: number): number {
+    return this.#options.lastTrafficAtMs?.(row) ?? (this.#table.lastSuccessAtMs[row] as number);
+  }
+
+  #writeDrain(node: PolledNode, nowMs: number): void {
+    const released = Atomics.load(this.#table.releases, node.spec.row);
+    // Int32 difference, so that a count that wrapped around is still right
+    const count = (released - node.releasesSeen) | 0;
+    writeDrain(this.#table, node.spec.row, { count, intervalMs: nowMs - node.releasesSeenAtMs });
+    node.releasesSeen = released;
+    node.releasesSeenAtMs = nowMs;
+  }
+
+  /** Puts what is known of a node into its row, and into those of nodes that share a model with it. */
+  #settle(node: PolledNode): void {
+    const { row, placements } = node.spec;
+    const standing = standingOf(node, this.#table);
+    const models = [...new Set(placements.map(({ model }) => model))].sort((a, b) => a - b);
+    const changed = this.#ejections.set(row, models, standing);
+    this.#writeOut(node);
+    this.#applyEjections(changed.filter((other) => other !== row));
+  }
+
+  #applyEjections(rows: readonly number[]): void {
+    for (const row of rows) {
+      const node = this.#nodes.get(row);
+      if (node !== undefined) this.#writeOut(node);
+    }
+  }
+
+  #writeOut(node: PolledNode): void {
+    const table = this.#table;
+    const { row } = node.spec;
+    const isOut = node.downCause !== null && !this.isKeptIn(node);
+    if ((table.isUnhealthy[row] === 1) === isOut) return;
+    publish(table, () => {
+      table.isUnhealthy[row] = isOut ? 1 : 0;
+      if (isOut) table.healthScore[row] = Number.NaN;
+    });
+    if (node.downCause !== null && isOut) this.#options.onDown?.(row, node.downCause);
+    else if (node.downCause !== null) this.#options.onKeptIn?.(row, node.downCause);
+    else this.#options.onUp?.(row);
+    if (!isOut) announceRoom(table);
+  }
+}
+
+/**
+ * A refused connection and the node's own word are proof. A node that never answered takes no traffic anyway, so that it
+ * takes no place among those that may be out.
+ */
+function standingOf({ downCause, spec }: PolledNode, table: FleetTable): Standing {
+  if (downCause === null) return "in";
+  const isProven = downCause === "refused" || downCause === "not_ready" || table.goodPolls[spec.row] === 0;
+  return isProven ? "out" : "suspect";
+}

@@ -1,0 +1,256 @@
+/**
+ * What the report says of a node beside its row: what each number rests on, how old each source is, and why a cell is
+ * unknown. Pure.
+ */
+
+import { depthOf, type FleetTable, type HealthParts, healthParts } from "@zml/engine";
+import type { DownCause, NodeFacts } from "../availability/index.ts";
+import type { FleetNode } from "./fleet.ts";
+
+/** Why a cell is unknown. */
+export const UNKNOWN_WHYS = [
+  /** No poll of the node has been answered yet. */
+  "not_polled",
+  /** The node is out, and what it told before says nothing about now. */
+  "node_down",
+  /** Its engine is not known yet. */
+  "engine_not_detected",
+  /** The engine has no such number, or this node does not give it. */
+  "engine_does_not_tell",
+  /** The node answers the metrics path with something else: its metrics are off, or need a key. */
+  "metrics_refused",
+  /** The metrics path did not answer in time. */
+  "metrics_failed",
+  /** One look at a counter is no rate yet. */
+  "one_look_only",
+  /** Nobody has sent the node a request that says it. */
+  "no_traffic_yet",
+  /** The node has not been busy enough to show what it can give: what stands there is assumed. */
+  "not_measured_yet",
+  /** No price is configured. */
+  "no_price",
+  /** No feed has told the price that is referred to. */
+  "price_not_fetched",
+] as const;
+/** Why a cell is unknown. */
+export type UnknownWhy = (typeof UNKNOWN_WHYS)[number];
+
+/** Cells that can be unknown, by their name in the report; `context_tokens` of any model. */
+export const UNKNOWN_CELLS = [
+  "engine",
+  "version",
+  "platform",
+  "running",
+  "waiting",
+  "foreign",
+  "concurrency_limit",
+  "kv_use",
+  "kv_headroom_tokens",
+  "free_memory_gib",
+  "generation_tokens_per_second",
+  "prompt_tokens_per_second",
+  "measured_tokens_per_second",
+  "measured_stream_tokens_per_second",
+  "context_tokens",
+  "price_usd_per_hour",
+  "health_score",
+  "error_rate",
+  "last_success_age_ms",
+  "data_age_ms",
+] as const;
+/** A cell that can be unknown. */
+export type UnknownCell = (typeof UNKNOWN_CELLS)[number];
+
+/**
+ * What stands beside the state of a node: the cause for which health has it out, or that health would take it out while
+ * `health.max_ejected_share` of a model's nodes are out already.
+ */
+export type StateDetail = DownCause | "kept_in_by_max_ejected_share";
+
+/** Time since each source last told something, ms; null: never. */
+export interface SourceAgesJson {
+  readonly health_page: number | null;
+  readonly metrics: number | null;
+  readonly models: number | null;
+  readonly limits: number | null;
+  readonly own_traffic: number | null;
+  readonly price: number | null;
+}
+
+/** The part of a node's report that is told here. Unknown numbers are null, and `unknown` says why. */
+export interface NodeTruthJson {
+  readonly version: string | null;
+  /** Lower case, such as `cuda` or `rocm`. */
+  readonly platform: string | null;
+  /** By model, as callers name it. */
+  readonly context_tokens: Readonly<Record<string, number | null>>;
+  readonly concurrency_limit: number | null;
+  readonly kv_headroom_tokens: number | null;
+  /** Of all its requests, between the last two looks. */
+  readonly generation_tokens_per_second: number | null;
+  readonly prompt_tokens_per_second: number | null;
+  /** Capacity that was measured, of its fastest model; `tokens_per_second` stands in with an assumption. */
+  readonly measured_tokens_per_second: number | null;
+  readonly measured_stream_tokens_per_second: number | null;
+  /** Attempts of ours that the learned numbers of its models stand on. */
+  readonly own_samples: number;
+  /** Factors of the health score, 0..1 each; null: it has none. */
+  readonly health_parts: HealthParts | null;
+  readonly state_detail: StateDetail | null;
+  /** Why health has it out, or would; null: it is well. */
+  readonly down_cause: DownCause | null;
+  /** The last poll that failed, in words; null: none did. */
+  readonly last_poll_error: string | null;
+  readonly last_poll_error_age_ms: number | null;
+  /** When another engine was found behind the same address, ISO 8601; null: never. */
+  readonly redetected_at: string | null;
+  readonly sources: SourceAgesJson;
+  readonly unknown: Readonly<Partial<Record<UnknownCell, UnknownWhy>>>;
+}
+
+/** What a report of one node reads. */
+export interface TruthSources {
+  readonly table: FleetTable;
+  readonly node: FleetNode;
+  /** Null: the node is polled no more. */
+  readonly facts: NodeFacts | null;
+  /** Engine clock, ms. */
+  readonly nowMs: number;
+  /** Wall clock at engine time 0, Unix ms. */
+  readonly unixOriginMs: number;
+  /** Since the price was confirmed, ms; NaN: unknown, or a stated one. */
+  readonly priceAgeMs: number;
+}
+
+/** Reads what is known of a node. */
+export function nodeTruth(sources: TruthSources): NodeTruthJson {
+  const { table, node, facts, nowMs, unixOriginMs, priceAgeMs } = sources;
+  const { row } = node;
+  const reading = facts?.reading ?? null;
+  const age = (atMs: number | undefined): number | null => known(nowMs - (atMs ?? Number.NaN));
+  const placements = [...node.placements.values()];
+  const truth = {
+    version: reading?.version ?? null,
+    platform: reading?.platform ?? null,
+    context_tokens: Object.fromEntries(
+      Array.from(node.placements, ([name, placement]) => [name, known(table.contextTokens[placement])]),
+    ),
+    concurrency_limit: known(table.concurrencyLimit[row]),
+    kv_headroom_tokens: known(reading?.kvHeadroomTokens),
+    generation_tokens_per_second: known(facts?.rates.generation),
+    prompt_tokens_per_second: known(facts?.rates.prompt),
+    measured_tokens_per_second: largest(placements, table.measuredTokensPerSecond),
+    measured_stream_tokens_per_second: largest(placements, table.measuredStreamTokensPerSecond),
+    own_samples: placements.reduce((sum, placement) => sum + (known(table.ownSamples[placement]) ?? 0), 0),
+    health_parts: partsOf(table, row),
+    state_detail: detailOf(facts),
+    down_cause: facts?.downCause ?? null,
+    last_poll_error: facts?.lastError?.words ?? null,
+    last_poll_error_age_ms: age(facts?.lastError?.atMs),
+    redetected_at: dateOf(unixOriginMs + (facts?.redetectedAtMs ?? Number.NaN)),
+    sources: {
+      health_page: age(facts?.heardAt.healthMs),
+      metrics: age(facts?.heardAt.metricsMs),
+      models: age(facts?.heardAt.modelsMs),
+      limits: age(facts?.heardAt.limitsMs),
+      own_traffic: age(facts?.heardAt.ownTrafficMs),
+      price: known(priceAgeMs),
+    },
+  };
+  return { ...truth, unknown: unknownsOf(sources, truth) };
+}
+
+function unknownsOf(
+  { table, node, facts }: TruthSources,
+  truth: Omit<NodeTruthJson, "unknown">,
+): Partial<Record<UnknownCell, UnknownWhy>> {
+  const { row, config, engine } = node;
+  const value = (column: Float64Array): number | null => known(column[row]);
+  const whyOfPoll = whyNotPolled(table, node, facts);
+  const whyOfMetrics = whyOfPoll ?? whyNoMetrics(facts);
+  const whyOfRate = whyOfPoll ?? (facts !== null && hasCounters(facts) ? "one_look_only" : whyNoMetrics(facts));
+  const whyOfEngine = whyOfPoll ?? "engine_does_not_tell";
+  const contexts = Object.values(truth.context_tokens);
+  const cells: Readonly<Record<UnknownCell, readonly [unknown, UnknownWhy]>> = {
+    engine: [engine, table.goodPolls[row] === 0 ? "not_polled" : "engine_not_detected"],
+    version: [truth.version, whyOfEngine],
+    platform: [truth.platform, whyOfEngine],
+    running: [value(table.running), whyOfMetrics],
+    waiting: [value(table.waiting), whyOfMetrics],
+    foreign: [value(table.foreign), whyOfMetrics],
+    concurrency_limit: [truth.concurrency_limit, whyOfEngine],
+    kv_use: [value(table.kvUse), whyOfMetrics],
+    kv_headroom_tokens: [truth.kv_headroom_tokens, whyOfMetrics],
+    free_memory_gib: [value(table.freeMemoryGib), whyOfMetrics],
+    generation_tokens_per_second: [truth.generation_tokens_per_second, whyOfRate],
+    prompt_tokens_per_second: [truth.prompt_tokens_per_second, whyOfRate],
+    measured_tokens_per_second: [truth.measured_tokens_per_second, "not_measured_yet"],
+    measured_stream_tokens_per_second: [truth.measured_stream_tokens_per_second, "no_traffic_yet"],
+    context_tokens: [contexts.length > 0 && contexts.includes(null) ? null : contexts, whyOfEngine],
+    price_usd_per_hour: [value(table.priceUsdPerHour), config.priceKey === null ? "no_price" : "price_not_fetched"],
+    health_score: [value(table.healthScore), whyOfPoll ?? "node_down"],
+    error_rate: [value(table.errorRate), "no_traffic_yet"],
+    last_success_age_ms: [value(table.lastSuccessAtMs), "no_traffic_yet"],
+    data_age_ms: [value(table.polledAtMs), "not_polled"],
+  };
+  const unknown: Partial<Record<UnknownCell, UnknownWhy>> = {};
+  for (const cell of UNKNOWN_CELLS) {
+    const [told, why] = cells[cell];
+    if (told === null) unknown[cell] = why;
+  }
+  return unknown;
+}
+
+/** Null: it has answered a poll, and is there. */
+function whyNotPolled(table: FleetTable, { row, engine }: FleetNode, facts: NodeFacts | null): UnknownWhy | null {
+  if (facts === null || table.goodPolls[row] === 0) return "not_polled";
+  if (table.isUnhealthy[row] === 1 && facts.reading === null) return "node_down";
+  return engine === null ? "engine_not_detected" : null;
+}
+
+function whyNoMetrics(facts: NodeFacts | null): UnknownWhy {
+  switch (facts?.metricsAnswer) {
+    case undefined:
+    case "not_asked":
+      return "not_polled";
+    case "refused":
+      return "metrics_refused";
+    case "failed":
+      return "metrics_failed";
+    case "none_there":
+    case "ok":
+      return "engine_does_not_tell";
+  }
+}
+
+function hasCounters({ reading }: NodeFacts): boolean {
+  return reading !== null && !Number.isNaN(reading.generationTokensTotal);
+}
+
+function partsOf(table: FleetTable, row: number): HealthParts | null {
+  if (known(table.healthScore[row]) === null) return null;
+  const limit = table.concurrencyLimit[row] as number;
+  return healthParts({
+    errorRate: table.errorRate[row] as number,
+    depth: depthOf(table, row),
+    concurrency: Number.isNaN(limit) ? (table.maxInFlight[row] as number) : limit,
+  });
+}
+
+function detailOf(facts: NodeFacts | null): StateDetail | null {
+  if (facts === null || facts.downCause === null) return null;
+  return facts.isKeptIn ? "kept_in_by_max_ejected_share" : facts.downCause;
+}
+
+function largest(placements: readonly number[], column: Float64Array): number | null {
+  const values = placements.map((placement) => column[placement] ?? Number.NaN).filter((value) => !Number.isNaN(value));
+  return values.length === 0 ? null : Math.max(...values);
+}
+
+function dateOf(unixMs: number): string | null {
+  return Number.isNaN(unixMs) ? null : new Date(unixMs).toISOString();
+}
+
+function known(value: number | undefined): number | null {
+  return value === undefined || !Number.isFinite(value) ? null : value;
+}

@@ -15,6 +15,7 @@ const testFiles = [
   "packages/*/real/**/*.test.ts",
   "bench/**/*.test.ts",
   "scripts/**/*.test.{ts,mjs}",
+  "python/test/**/*.test.ts",
 ];
 
 // The longest test starts real serving engines, about half a minute on two cores; a hang ends long before this.

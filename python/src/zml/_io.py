@@ -1,0 +1,96 @@
+"""Plays calls on an `httpx.Client`. Its twin for `httpx.AsyncClient` is `_async_io.py`."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+
+import httpx
+
+from ._call import HTTPX_FAULTS, Call
+from ._endpoints import is_event_stream, not_a_stream
+from ._events import EventReader, T
+from ._head import Head
+from ._http2 import reset_abandoned
+from ._runtime import Runtime
+from ._stream import Stream
+from ._watch import Watch
+
+_A = TypeVar("_A")
+
+
+class BlockingIO:
+    """The calls of one client."""
+
+    __slots__ = ("_runtime", "http")
+
+    def __init__(self, http: httpx.Client, runtime: Runtime) -> None:
+        self.http = http
+        self._runtime = runtime
+
+    def answer(self, call: Call, read: Callable[[Head, bytes], _A]) -> _A:
+        """The whole answer. Raises `ZMLError`."""
+        response, head = self._send(call)
+        try:
+            body = self._read_body(call, response)
+        except HTTPX_FAULTS as fault:
+            raise call.fault_error(fault, head) from fault
+        return read(head, body)
+
+    def stream(
+        self, call: Call, make: Callable[[Dict[str, Any]], T], text_of: Callable[[Dict[str, Any]], str]
+    ) -> Stream[T]:
+        """The stream, once its head is here. Raises `ZMLError`."""
+        response, head = self._send(call)
+        if not is_event_stream(head):
+            response.close()
+            reset_abandoned(self.http)
+            raise not_a_stream(head)
+        return Stream(self.http, response, EventReader(head, make, text_of), call)
+
+    def _send(self, call: Call) -> Tuple[httpx.Response, Head]:
+        """The first answer that is a success, its body not yet read."""
+        while True:
+            request = call.request(self.http)
+            try:
+                response = self.http.send(request, stream=True, follow_redirects=False)
+            except BaseException as fault:
+                reset_abandoned(self.http)
+                if not isinstance(fault, HTTPX_FAULTS):
+                    raise
+                wait_s = call.after_fault(fault)
+            else:
+                head = Head(response.status_code, response.headers)
+                if 200 <= head.status < 300:
+                    return response, head
+                try:
+                    body = self._read_body(call, response)
+                except HTTPX_FAULTS:
+                    body = b""  # the status says enough
+                wait_s = call.after_status(head, body)
+            self._runtime.sleep(wait_s)
+
+    def _read_body(self, call: Call, response: httpx.Response) -> bytes:
+        """The body, decoded. Afterwards the connection is free again, or closed."""
+        chunks: List[bytes] = []
+        watch: Optional[Watch] = None
+        is_whole = False
+        length = response.headers.get("content-length")
+        call.shorten_reads()
+        try:
+            for chunk in response.iter_bytes():
+                chunks.append(chunk)
+                call.shorten_reads()
+                if watch is None and str(response.num_bytes_downloaded) != length:
+                    watch = Watch(response, call.remaining_s())
+            is_whole = True
+        except httpx.TransportError:
+            if watch is not None and watch.has_fired:
+                raise httpx.ReadTimeout("the deadline passed") from None
+            raise
+        finally:
+            if watch is not None:
+                watch.end()
+            response.close()
+            if not is_whole:
+                reset_abandoned(self.http)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)

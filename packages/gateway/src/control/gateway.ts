@@ -20,6 +20,7 @@ import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { PriceBook, type PriceHistory, pricesReport } from "../cost/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
+import type { LearnedNumber } from "../store/operations.ts";
 import { AdminServer } from "./admin-server.ts";
 import { watchConfigFile } from "./config-watch.ts";
 import { currentSamples } from "./current-samples.ts";
@@ -27,6 +28,7 @@ import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
+import { LearnedNumbers } from "./learned-numbers.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
 import { probePort } from "./port-probe.ts";
@@ -97,6 +99,10 @@ export interface Gateway {
   stats(): GatewayStats;
   /** The story of a decision; null: no such record. */
   explain(id: string): DecisionJson | null;
+  /** What was learned from traffic, as rows that another process can take. */
+  exportLearned(): LearnedNumber[];
+  /** Takes what another process learned, for nodes there are and nodes to come; what was measured here stays. */
+  importLearned(rows: readonly LearnedNumber[]): void;
 }
 
 /**
@@ -126,6 +132,7 @@ class RunningGateway implements Gateway {
   readonly #names: NameRegistry = createNameRegistry();
   readonly #fleet: Fleet;
   readonly #prices: PriceBook;
+  readonly #learned: LearnedNumbers;
   readonly #poller: Poller;
   readonly #workers: Workers;
   readonly #admin: AdminServer;
@@ -161,6 +168,12 @@ class RunningGateway implements Gateway {
       onChange: (keys) => this.#fleet.writePrices(keys),
     });
     this.#fleet = new Fleet(this.#table, this.#names, this.#prices);
+    this.#learned = new LearnedNumbers({
+      table: this.#table,
+      fleet: this.#fleet,
+      nowMs: () => this.#clock.nowMs(),
+      unixOriginMs: this.#unixOriginMs,
+    });
     this.#poller = this.#createPoller();
     this.#workers = new Workers({
       table: this.#table,
@@ -260,6 +273,14 @@ class RunningGateway implements Gateway {
     return findDecision(id, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs });
   }
 
+  exportLearned(): LearnedNumber[] {
+    return this.#learned.exportLearned();
+  }
+
+  importLearned(rows: readonly LearnedNumber[]): void {
+    this.#learned.importLearned(rows);
+  }
+
   #createPoller(): Poller {
     return new Poller({
       table: this.#table,
@@ -305,6 +326,7 @@ class RunningGateway implements Gateway {
     if (this.#stopped !== null) return [];
     const startMs = performance.now();
     const change = this.#fleet.commit();
+    this.#learned.apply();
     this.#lastCommitMs = performance.now() - startMs;
     for (const warning of change.warnings) this.#log.warn({}, warning);
     this.#workers.broadcast(change.updates);

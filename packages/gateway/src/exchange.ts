@@ -258,7 +258,7 @@ export function requestIdOf({ headers }: IncomingMessage, made: string = drawTra
 }
 
 function isStream(headers: AnswerHead["headers"]): boolean {
-  return headers["content-type"]?.startsWith("text/event-stream") === true;
+  return /^text\/event-stream/i.test(headers["content-type"] ?? "");
 }
 
 /** Asks proxies in front of us not to hold events back. */

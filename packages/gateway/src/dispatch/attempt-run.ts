@@ -211,7 +211,7 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     }
     if (head.status >= 400) return this.#upstream.habits.classify(answer);
     // no engine answers with a page: a proxy or a sign-in in front of it did
-    if (answer.contentType?.startsWith("text/html") === true) return "failure";
+    if (answer.contentType !== null && HTML.test(answer.contentType)) return "failure";
     if (!isComplete || isEncoded(head.headers)) return null;
     if (body.length === 0) return "failure";
     const inspected = skimJsonAnswer(body);
@@ -350,9 +350,13 @@ function isEndedWell(inspector: StreamInspector): boolean {
   return inspector.sawDone || inspector.finishReason !== null || inspector.gaveUp;
 }
 
+// names of media types have no case
+const EVENT_STREAM = /^text\/event-stream/i;
+const HTML = /^text\/html/i;
+
 function isEventStream(headers: ResponseHeaders): boolean {
   const type = headers["content-type"];
-  return typeof type === "string" && type.startsWith("text/event-stream");
+  return typeof type === "string" && EVENT_STREAM.test(type);
 }
 
 function isEncoded(headers: ResponseHeaders): boolean {

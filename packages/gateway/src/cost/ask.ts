@@ -171,13 +171,14 @@ function statusText(status: number): string {
 }
 
 /** `Retry-After` in seconds or as a date, or the reset of the rate limit's window; ms, bounded; 0: nobody said. */
-export function retryAfterMs(headers: Headers): number {
+function retryAfterMs(headers: Headers): number {
   const stated = headers.get("retry-after") ?? headers.get("ratelimit-reset") ?? headers.get("x-ratelimit-reset");
   if (stated === null) return 0;
   const seconds = Number(stated);
-  // some state the moment of the reset instead of the time to it
-  const unix = seconds > 1e9 ? seconds * 1000 - Date.now() : seconds * 1000;
-  const ms = Number.isFinite(seconds) ? unix : Date.parse(stated) - Date.now();
+  // some state the moment of the reset instead of the time to it, in seconds or in ms
+  const momentMs = seconds > 1e12 ? seconds : seconds > 1e9 ? seconds * 1000 : Number.NaN;
+  const waitMs = Number.isNaN(momentMs) ? seconds * 1000 : momentMs - Date.now();
+  const ms = Number.isFinite(seconds) ? waitMs : Date.parse(stated) - Date.now();
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), RETRY_AFTER_MAX_MS) : 0;
 }
 

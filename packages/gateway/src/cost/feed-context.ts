@@ -64,6 +64,29 @@ export function quoteOf(
   };
 }
 
+/**
+ * Asks region by region. One that fails is noted and leaves the others their prices; when none has any, its error is the
+ * feed's.
+ */
+export async function perRegion(
+  context: FeedContext,
+  fetchRegion: (region: string) => Promise<readonly Quote[]>,
+): Promise<Quote[]> {
+  const quotes: Quote[] = [];
+  let first: FeedError | null = null;
+  for (const region of context.config.regions) {
+    try {
+      quotes.push(...(await fetchRegion(region)));
+    } catch (error) {
+      if (!(error instanceof FeedError) || context.signal.aborted) throw error;
+      first ??= error;
+      context.note(`${region}: ${error.message}`);
+    }
+  }
+  if (quotes.length === 0 && first !== null) throw first;
+  return quotes;
+}
+
 /** The middle of some numbers; the mean of the two middle ones when there is no single one. NaN: no numbers. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((left, right) => left - right);

@@ -10,6 +10,7 @@ import { acceptQuotes } from "./accept-quotes.ts";
 import { FeedError } from "./feed-context.ts";
 import { type FeedAnswer, FeedRunner, type RunnerClock } from "./feed-runner.ts";
 import { FEEDS, type Feed } from "./feeds/index.ts";
+import { ALARM_TEXTS, type PriceAlarm, priceAlarms } from "./price-alarms.ts";
 import { type PriceHistory, RecentPrices } from "./price-history.ts";
 import type { PricePoint } from "./quote.ts";
 
@@ -39,14 +40,6 @@ export interface PriceEntry {
   confirmedAtMs: number;
   /** From a store, and not confirmed since. */
   isRestored: boolean;
-}
-
-/** What is wrong now. */
-export interface PriceAlarm {
-  readonly kind: "failing" | "missing" | "refused" | "stale";
-  /** Null: the feed as a whole. */
-  readonly key: string | null;
-  readonly text: string;
 }
 
 /** A feed and how it does. */
@@ -240,7 +233,7 @@ export class PriceBook {
       // the wall clock may have been set back since
       const ageMs = Math.max(0, clock.unixMs() - fetchedAtMs);
       this.#entries.set(key, { feed, point, gpus: null, confirmedAtMs: clock.nowMs() - ageMs, isRestored: true });
-      this.#recent.add(point);
+      if (this.#users.has(key)) this.#recent.add(point);
       restored.add(key);
     }
     if (restored.size === 0) return;
@@ -332,8 +325,8 @@ export class PriceBook {
   /** Compares what is wrong with what was wrong, and says what is new: once per change. */
   #look(): void {
     for (const state of this.#feeds.values()) {
-      const alarms = this.#alarmsOf(state);
       const feed = state.config.name;
+      const alarms = priceAlarms(state, this.#usedOf.get(feed) ?? [], (key) => this.ageMs(key));
       for (const [id, { kind, key, text }] of alarms) {
         if (state.alarms.has(id)) continue;
         const nodes = key === null ? undefined : this.usersOf(key);
@@ -346,41 +339,9 @@ export class PriceBook {
       state.alarms = alarms;
     }
   }
-
-  #alarmsOf(state: FeedState): Map<string, PriceAlarm> {
-    const alarms = new Map<string, PriceAlarm>();
-    const raise = (alarm: PriceAlarm): void => {
-      alarms.set(`${alarm.kind} ${alarm.key ?? ""}`, alarm);
-    };
-    if (state.error !== null) raise({ kind: "failing", key: null, text: state.error });
-    const isAnswered = !Number.isNaN(state.lastSuccessMs);
-    for (const key of this.#usedOf.get(state.config.name) ?? []) {
-      const problem = state.problems.get(key);
-      if (problem !== undefined) raise({ kind: "refused", key, text: problem });
-      else if (isAnswered && !state.delivered.has(key)) {
-        raise({ kind: "missing", key, text: "the feed's last answer has no such price: check the parts of the name" });
-      }
-      const ageMs = this.ageMs(key);
-      if (ageMs > state.config.staleAfterMs) {
-        raise({
-          kind: "stale",
-          key,
-          text: `unconfirmed for longer than stale_after_ms (${state.config.staleAfterMs})`,
-        });
-      }
-    }
-    return alarms;
-  }
 }
 
 type FeedRunnerKey = ConstructorParameters<typeof FeedRunner>[0]["apiKey"];
-
-const ALARM_TEXTS: Readonly<Record<PriceAlarm["kind"], string>> = {
-  failing: "a price feed fails: the last good prices stay",
-  missing: "a price that a node names is not in its feed",
-  refused: "a price is refused: the last good one stays",
-  stale: "a price is old: it still counts",
-};
 
 function usersByKey({ nodes }: Config): Map<string, string[]> {
   const users = new Map<string, string[]>();

@@ -103,6 +103,18 @@ for (const [code, status, says] of REFUSALS) {
   });
 }
 
+test("aws_spot: a region that refuses leaves the others their prices, and is noted", async (t) => {
+  const server = await priceServer(t, (asked) =>
+    (asked.headers.authorization ?? "").includes("/ap-east-1/")
+      ? awsError("OptInRequired", 401)
+      : awsHistory([{ price: 16 }]),
+  );
+  const two = yaml(server.url).replace("[us-east-1]", "[ap-east-1, us-east-1]");
+  const { prices, notes } = await fetchOnce("aws_spot", two);
+  assert.equal(prices["us-east-1/p5.48xlarge/spot"], 2);
+  assert.deepEqual(notes, ["ap-east-1: AWS ap-east-1 answered OptInRequired: the account has not enabled this region"]);
+});
+
 test("aws_spot: an answer without an end is cut off by its size", async (t) => {
   const chunk = Buffer.alloc(2 ** 20, 0x20);
   const server = await priceServer(t, () => (response) => {

@@ -9,7 +9,15 @@
 import { pipeline, type Readable, Transform } from "node:stream";
 import type { EC2Client, SpotPrice } from "@aws-sdk/client-ec2";
 import { ANSWER_BYTES_MAX, codeOf } from "../ask.ts";
-import { type FeedContext, FeedError, median, optionalPackage, quoteOf, typeNamed } from "../feed-context.ts";
+import {
+  type FeedContext,
+  FeedError,
+  median,
+  optionalPackage,
+  perRegion,
+  quoteOf,
+  typeNamed,
+} from "../feed-context.ts";
 import type { Quote } from "../quote.ts";
 
 /** Pages of 1,000 prices: far more than all zones of a region have for the types of a fleet. */
@@ -21,8 +29,7 @@ const PRODUCTS = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
   const sdk = await optionalPackage("@aws-sdk/client-ec2", () => import("@aws-sdk/client-ec2"));
   const { config } = context;
-  const quotes: Quote[] = [];
-  for (const region of config.regions) {
+  return perRegion(context, async (region) => {
     const client = new sdk.EC2Client({
       region,
       // our own back-off repeats the fetch
@@ -32,14 +39,13 @@ export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
     });
     limitAnswers(client);
     try {
-      quotes.push(...regionQuotes(context, region, await currentPrices(context, client, sdk)));
+      return regionQuotes(context, region, await currentPrices(context, client, sdk));
     } catch (error) {
       throw error instanceof FeedError ? error : inWords(error, region);
     } finally {
       client.destroy();
     }
-  }
-  return quotes;
+  });
 }
 
 async function currentPrices(

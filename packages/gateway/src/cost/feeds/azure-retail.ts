@@ -7,7 +7,7 @@
 
 import { z } from "zod";
 import { askJson, breathe } from "../ask.ts";
-import { type FeedContext, FeedError, median, quoteOf, typeNamed } from "../feed-context.ts";
+import { type FeedContext, FeedError, median, perRegion, quoteOf, typeNamed } from "../feed-context.ts";
 import type { Quote } from "../quote.ts";
 
 const ENDPOINT = "https://prices.azure.com";
@@ -40,16 +40,15 @@ type Item = z.output<typeof itemSchema>;
 
 /** Prices of every region of the feed. */
 export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
-  const { config } = context;
-  const names = config.instanceTypes.map(({ name }) => name);
-  const quotes: Quote[] = [];
-  for (const region of config.regions) {
+  const names = context.config.instanceTypes.map(({ name }) => name);
+  return perRegion(context, async (region) => {
+    const quotes: Quote[] = [];
     for (let start = 0; start < names.length; start += SKUS_PER_QUERY) {
       const items = await regionItems(context, region, names.slice(start, start + SKUS_PER_QUERY));
       quotes.push(...regionQuotes(context, region, items));
     }
-  }
-  return quotes;
+    return quotes;
+  });
 }
 
 async function regionItems(context: FeedContext, region: string, skus: readonly string[]): Promise<Item[]> {

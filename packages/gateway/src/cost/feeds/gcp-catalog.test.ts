@@ -131,6 +131,22 @@ test("gcp_catalog: credentials of a file get a token of their endpoint, and the 
   assert.equal(form.get("scope"), "https://www.googleapis.com/auth/cloud-billing.readonly");
 });
 
+test("gcp_catalog: without a key or a file the application default credentials are used", async (t) => {
+  const tokens = await priceServer(t, () =>
+    json({ access_token: "ya29.default", expires_in: 3600, token_type: "Bearer" }),
+  );
+  const server = await priceServer(t, () => json({ skus: [gcpSku(GPU, 10)] }));
+  const before = process.env["GOOGLE_APPLICATION_CREDENTIALS"];
+  process.env["GOOGLE_APPLICATION_CREDENTIALS"] = credentialsFile(t, tokens.url);
+  t.after(() => {
+    if (before === undefined) delete process.env["GOOGLE_APPLICATION_CREDENTIALS"];
+    else process.env["GOOGLE_APPLICATION_CREDENTIALS"] = before;
+  });
+  const { prices } = await fetchOnce("gcp_catalog", yaml(server.url, GPU_ONLY, "cloud_account: research"));
+  assert.equal(prices["us-central1/a3/on_demand"], 10);
+  assert.equal(server.asked[0]?.headers.authorization, "Bearer ya29.default");
+});
+
 test("gcp_catalog: a token endpoint that refuses, and a file that is none, are said without what stands in them", async (t) => {
   const server = await priceServer(t, () => json({ skus: [] }));
   const tokens = await priceServer(t, () => json({ error: "invalid_grant", error_description: SECRET }, 400));

@@ -182,6 +182,8 @@ async function credentials(context: FeedContext): Promise<Record<string, string>
   try {
     const auth = new GoogleAuth({
       scopes: [SCOPE],
+      // prices belong to no project; without one the library asks gcloud and another interface for it, and fails with them
+      projectId: "none",
       ...(credentialsFile === null ? {} : { keyFilename: credentialsFile }),
     });
     const token = await auth.getAccessToken();

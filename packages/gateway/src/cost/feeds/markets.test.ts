@@ -124,6 +124,11 @@ test("runpod: a limit of its rate says when to come back", async (t) => {
   server.answer = () => json({}, 429, { "retry-after": new Date(Date.now() + 60_000).toUTCString() });
   const { retryAfterMs } = await retry();
   assert.ok(retryAfterMs > 50_000 && retryAfterMs <= 60_000, String(retryAfterMs));
+  for (const reset of [Math.ceil(Date.now() / 1000) + 60, Date.now() + 60_000]) {
+    server.answer = () => json({}, 429, { "x-ratelimit-reset": String(reset) });
+    const waitMs = (await retry()).retryAfterMs;
+    assert.ok(waitMs > 40_000 && waitMs <= 62_000, `${waitMs} ms until the moment ${reset}`);
+  }
   server.answer = () => json({}, 429, { "retry-after": "99999999" });
   assert.equal((await retry()).retryAfterMs, 3_600_000, "bounded");
   server.answer = () => json({}, 429, { "retry-after": "soon" });

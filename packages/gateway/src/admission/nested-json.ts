@@ -1,4 +1,4 @@
-import { PromptContents } from "./prompt-contents.ts";
+import { PromptContents, TEXT_BYTES } from "./prompt-contents.ts";
 import { skipStringWithEscapes } from "./string-skip.ts";
 
 /*
@@ -125,6 +125,8 @@ const EXPECTED: readonly string[] = expectations;
 /** 1 for the states inside an escape. */
 const IN_ESCAPE = Uint8Array.from({ length: 256 }, (_, each) => Number(inEscape.has(each)));
 const QUOTE = 0x22;
+/** Bytes of "image". */
+const SHORTEST_TYPE = 5;
 
 /**
  * Validates one array or object with everything in it, over any chunks, and notes what its strings hold. One instance can
@@ -136,6 +138,13 @@ export class NestedJson {
   /** Containers that are open. */
   depth = 0;
   readonly contents = new PromptContents();
+  /** The container is part of the prompt. */
+  #isPrompt = false;
+  /** Offset in the body of the string that is read, behind its quote. */
+  #stringStart = 0;
+  #hasEscape = false;
+  /** The value that comes belongs to a key "type". */
+  #isType = false;
   /** One bit per open container: 1 for an object. 64 bytes for the default depth, which stay on the heap. */
   readonly #containers: Uint8Array;
   readonly #maxDepth: number;
@@ -149,43 +158,67 @@ export class NestedJson {
   /** Starts behind the opening bracket. False when that is too deep. */
   open(isObject: boolean, isPrompt: boolean): boolean {
     if (this.depth >= this.#maxDepth) return false;
-    this.contents.isPrompt = isPrompt;
+    this.#isPrompt = isPrompt;
+    this.#isType = false;
     this.#push(isObject);
     return true;
   }
 
   /**
-   * Scans bytes[from, end), which begin at the offset `base` of the body. Returns the index behind the container's closing bracket, `end` with `depth` above 0 when
-   * the container goes on, or ~index of the byte that may not stand there.
+   * Scans bytes[from, end), which begin at the offset `base` of the body. Returns the index behind the container's closing
+   * bracket, `end` with `depth` above 0 when the container goes on, or ~index of the byte that may not stand there.
    */
   scan(bytes: Buffer, from: number, end: number, base: number): number {
     const { contents } = this;
+    const isPrompt = this.#isPrompt;
+    let textBytes = 0;
+    let hasEscape = this.#hasEscape;
+    let isType = this.#isType;
     let at = from;
     let current = this.#state;
-    if (current >= STRING_KEY) {
-      at = skipStringWithEscapes(bytes, at, end);
-      contents.goOn(bytes, from, at, base);
-    }
+    let start = this.#stringStart;
+    let isResumed = current >= STRING_KEY;
     while (at < end) {
-      // a string that ends here was skipped up to its quote
-      if (current >= STRING_KEY && bytes[at] === QUOTE) {
-        if (current === STRING_KEY) contents.endKey(bytes, at, base);
-        else contents.endValue(bytes, at, base, current === STRING_MEMBER && this.#isInElement());
+      let next = current;
+      if (isResumed) isResumed = false;
+      else {
+        next = TABLE[(current << 8) | (bytes[at] as number)] as number;
+        at++;
       }
-      const next = TABLE[(current << 8) | (bytes[at] as number)] as number;
-      at++;
       if (next < STRING_KEY) {
         current = next;
       } else if (next <= STRING_ELEMENT) {
-        if (IN_ESCAPE[current] === 1) contents.noteEscape();
-        else contents.begin(base + at);
+        if (IN_ESCAPE[current] === 1) hasEscape = true;
+        else if (current < STRING_KEY) {
+          start = base + at;
+          hasEscape = false;
+        }
         current = next;
         const begin = at;
         at = skipStringWithEscapes(bytes, at, end);
-        contents.goOn(bytes, begin, at, base);
+        const length = base + at - start;
+        if (length > TEXT_BYTES) contents.sample(bytes, begin, at, start + TEXT_BYTES - base);
+        if (at === end || bytes[at] !== QUOTE) continue;
+        if (next === STRING_KEY) {
+          current = COLON;
+          if (!isPrompt) isType = false;
+          else if (start >= base && !hasEscape) isType = length === 4 && isTypeAt(bytes, at - 4);
+          else isType = contents.isTypeKey({ bytes, at, base, start, hasEscape });
+        } else {
+          current = next === STRING_MEMBER ? AFTER_MEMBER : AFTER_ELEMENT;
+          if (length > TEXT_BYTES && contents.endSample()) contents.opaqueBytes += length;
+          else textBytes += length;
+          if (isType && current === AFTER_MEMBER && length >= SHORTEST_TYPE && this.#isInElement()) {
+            if (contents.isImageType({ bytes, at, base, start, hasEscape })) contents.images++;
+          }
+        }
+        at++;
       } else if (next === CLOSE) {
         this.depth--;
-        if (this.depth === 0) return at;
+        if (this.depth === 0) {
+          if (isPrompt) contents.textBytes += textBytes;
+          return at;
+        }
         current = this.#isInObject() ? AFTER_MEMBER : AFTER_ELEMENT;
       } else if (next === FAIL) {
         this.expected = EXPECTED[current] ?? "the end of a string, without raw control characters";
@@ -200,7 +233,11 @@ export class NestedJson {
       }
     }
     this.#state = current;
-    if (current >= STRING_KEY || IN_ESCAPE[current] === 1) contents.keep(bytes, end, base);
+    this.#stringStart = start;
+    this.#hasEscape = hasEscape;
+    this.#isType = isType;
+    if (isPrompt) contents.textBytes += textBytes;
+    if (isPrompt && (current >= STRING_KEY || IN_ESCAPE[current] === 1)) contents.keep(bytes, end, base, start);
     return at;
   }
 
@@ -230,4 +267,8 @@ export class NestedJson {
   #isObject(level: number): boolean {
     return ((this.#containers[level >> 3] as number) & (1 << (level & 7))) !== 0;
   }
+}
+
+function isTypeAt(bytes: Buffer, at: number): boolean {
+  return bytes[at] === 0x74 && bytes[at + 1] === 0x79 && bytes[at + 2] === 0x70 && bytes[at + 3] === 0x65;
 }

@@ -1,4 +1,5 @@
 /** The life of one call: its deadline, the caller's signal, and the one abort that ends its fetch and its reads. */
+import { onAbort } from "./abort-listeners.ts";
 import { APITimeoutError } from "./errors.ts";
 import type { Timing } from "./timing.ts";
 
@@ -6,7 +7,7 @@ export class CallScope {
   readonly #controller = new AbortController();
   readonly #timing: Timing;
   readonly #callerSignal: AbortSignal | undefined;
-  readonly #onCallerAbort: () => void;
+  readonly #stopListening: (() => void) | undefined;
   readonly #url: string;
   readonly #timeoutMs: number;
   readonly #deadlineMs: number;
@@ -21,8 +22,7 @@ export class CallScope {
     this.#timeoutMs = timeoutMs;
     this.#deadlineMs = timing.nowMs() + timeoutMs;
     this.#callerSignal = callerSignal;
-    this.#onCallerAbort = () => this.abort(callerSignal?.reason);
-    callerSignal?.addEventListener("abort", this.#onCallerAbort);
+    this.#stopListening = callerSignal && onAbort(callerSignal, (reason) => this.abort(reason));
     this.#stopTimer = timing.startTimer(timeoutMs, () => {
       this.abort(
         new APITimeoutError(
@@ -91,7 +91,7 @@ export class CallScope {
   end(): void {
     this.#stopTimer?.();
     this.#stopTimer = undefined;
-    this.#callerSignal?.removeEventListener("abort", this.#onCallerAbort);
+    this.#stopListening?.();
   }
 }
 

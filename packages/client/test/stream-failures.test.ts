@@ -266,23 +266,38 @@ test("after [DONE] the connection is used again, and one that isn't ended then i
   await until(() => node.calls[1]?.isClosed === true);
 });
 
-test("a listener on a signal that lives long is taken away when its call has ended", async (t) => {
-  const { signal } = new AbortController();
+test("a signal that many calls share has one listener, reaches those that run, and no longer those that ended", async (t) => {
+  const controller = new AbortController();
+  const { signal } = controller;
   let listeners = 0;
   const add = signal.addEventListener.bind(signal);
-  const remove = signal.removeEventListener.bind(signal);
   signal.addEventListener = (...args: Parameters<typeof add>) => {
     listeners += 1;
     add(...args);
   };
-  signal.removeEventListener = (...args: Parameters<typeof remove>) => {
-    listeners -= 1;
-    remove(...args);
+  const node = await startScriptedNode((call, index) => {
+    if (index === 0) return streaming(token("a", "stop"), DONE)(call, index);
+    return stalling(token("a"))(call, index);
+  });
+  t.after(() => node.stop());
+  const signals: (AbortSignal | null | undefined)[] = [];
+  const watched = (url: string, init: RequestInit): Promise<Response> => {
+    signals.push(init.signal);
+    return fetch(url, init);
   };
-  const { stream } = await open(t, streaming(token("a", "stop"), DONE), {}, { signal });
+  const client = new ZML({ baseUrl: node.url, fetch: watched });
+  await read(await client.infer({ ...ask, signal }));
+  const streams = await Promise.all(Array.from({ length: 12 }, () => client.infer({ ...ask, signal })));
+  await Promise.all(streams.map((stream) => stream.next()));
   assert.equal(listeners, 1);
-  await read(stream);
-  assert.equal(listeners, 0);
+  const failed = streams.map((stream) => assert.rejects(stream.next(), { name: "AbortError" }));
+  controller.abort();
+  await Promise.all(failed);
+  assert.deepEqual(
+    signals.map((each) => each?.aborted),
+    [false, ...streams.map(() => true)],
+  );
+  await until(() => node.calls.slice(1).every(({ isClosed }) => isClosed));
 });
 
 test("no rejection was left unhandled", async () => {

@@ -30,6 +30,7 @@ export interface PackageManifest {
   readonly version: string;
   readonly license: string;
   readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
   readonly devDependencies?: Readonly<Record<string, string>>;
 }
 

@@ -136,8 +136,24 @@ test("the tarball holds the built command, its licence and a README, and nothing
 });
 
 test("the package depends on exactly what its code loads", () => {
+  const { dependencies = {}, optionalDependencies = {} } = installed.manifest;
   const loaded = new Set(readdirSync(join(installed.folder, "dist")).flatMap(loadedBy).map(packageName));
-  assert.deepEqual([...loaded].sort(), Object.keys(installed.manifest.dependencies ?? {}).sort());
+  const needed = [...loaded].filter((name) => !Object.hasOwn(optionalDependencies, name));
+  assert.deepEqual(needed.sort(), Object.keys(dependencies).sort());
+});
+
+test("a package that may be missing is loaded on use only", () => {
+  const optional = Object.keys(installed.manifest.optionalDependencies ?? {});
+  const files = readdirSync(join(installed.folder, "dist"));
+  assert.ok(files.flatMap(loadedBy).some((name) => optional.includes(name)));
+  for (const file of files) {
+    const atStart = [...sourceOf(file).matchAll(/(?:\bfrom|^import)\s*"([^".][^"]*)"/gm)].map(([, name = ""]) => name);
+    assert.deepEqual(
+      atStart.filter((name) => optional.includes(packageName(name))),
+      [],
+      file,
+    );
+  }
 });
 
 test("a worker loads no package at all", () => {

@@ -3,4 +3,3 @@
 export { PriceBook } from "./price-book.ts";
 export type { PriceHistory } from "./price-history.ts";
 export { type PricesReportJson, pricesReport } from "./price-report.ts";
-export type { PricePoint } from "./quote.ts";

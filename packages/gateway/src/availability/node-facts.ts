@@ -1,13 +1,25 @@
 /** What the poller knows of a node beyond its row in the fleet table: for people, and for the reason of an unknown. */
 
 import type { EngineName } from "@zml/protocol";
-import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
+import { type Adapter, adapterOf, type NodeReading } from "./adapters/index.ts";
 import { isOk } from "./adapters/poll-answers.ts";
+import type { GpuMemoryFault } from "./gpu-memory.ts";
 import type { RoundResult } from "./poll-round.ts";
 import type { DownCause, PolledNode } from "./polled-node.ts";
 
-/** What became of the last question for metrics. `refused`: the node answered, and not with metrics. */
-export type MetricsAnswer = "not_asked" | "none_there" | "ok" | "refused" | "failed";
+/**
+ * What became of the last question for metrics. `refused`: the node answered, and not with metrics; `too_large`,
+ * `encoded`, `redirect`: with what is not read, see `PollFault`.
+ */
+export type MetricsAnswer =
+  | "not_asked"
+  | "none_there"
+  | "ok"
+  | "refused"
+  | "too_large"
+  | "encoded"
+  | "redirect"
+  | "failed";
 
 /** When each source of a node last told something, engine clock ms; NaN: never. */
 export interface HeardAt {
@@ -53,12 +65,26 @@ export interface NodeFacts {
   readonly lastError: { readonly words: string; readonly atMs: number } | null;
   /** When another engine was found behind the same address, engine clock ms; NaN: never. */
   readonly redetectedAtMs: number;
+  /** Why its GPU exporter tells nothing; null: it does, was not asked yet, or there is none. */
+  readonly gpuMemoryFault: GpuMemoryFault | null;
 }
 
 /** Facts as they stand. */
 export function factsOf(node: PolledNode, isKeptIn: boolean): NodeFacts {
   const { engine, reading, heardAt, metricsAnswer, rates, downCause, lastError, redetectedAtMs } = node;
-  return { engine, reading, heardAt, metricsAnswer, rates, downCause, isKeptIn, lastError, redetectedAtMs };
+  const gpuMemoryFault = node.gpuMemory?.fault ?? null;
+  return {
+    engine,
+    reading,
+    heardAt,
+    metricsAnswer,
+    rates,
+    downCause,
+    isKeptIn,
+    lastError,
+    redetectedAtMs,
+    gpuMemoryFault,
+  };
 }
 
 /** Notes which sources told something in a round. */
@@ -73,11 +99,12 @@ export function noteAnswers(node: PolledNode, result: RoundResult, nowMs: number
     limitsMs: isLimits ? nowMs : heardAt.limitsMs,
     ownTrafficMs: heardAt.ownTrafficMs,
   };
-  node.metricsAnswer = metricsAnswerOf(adapterFor(node.engine), result);
+  node.metricsAnswer = metricsAnswerOf(adapterOf(node), result);
 }
 
-function metricsAnswerOf({ probes }: Adapter, { responses, usesFallback }: RoundResult): MetricsAnswer {
+function metricsAnswerOf({ probes }: Adapter, { responses, usesFallback, metricsFault }: RoundResult): MetricsAnswer {
   if (probes.metrics === null) return "none_there";
+  if (metricsFault === "too_large" || metricsFault === "encoded" || metricsFault === "redirect") return metricsFault;
   if (responses.metrics === null) return "failed";
   return isOk(responses.metrics) && !usesFallback ? "ok" : "refused";
 }

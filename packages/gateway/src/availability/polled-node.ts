@@ -4,6 +4,7 @@ import { FRESH_GATE, FRESH_PROGRESS, type HealthGate, type ProgressWatch } from 
 import type { EngineName } from "@zml/protocol";
 import type { NodeReading, ReportedModel } from "./adapters/adapter.ts";
 import { CapacityMeter } from "./capacity-meter.ts";
+import { GpuMemory } from "./gpu-memory.ts";
 import type { KeptPlace } from "./kept-connection.ts";
 import { HEARD_NOTHING, type HeardAt, type MetricsAnswer, type TokenRates } from "./node-facts.ts";
 import type { NodeSpec } from "./node-spec.ts";
@@ -20,6 +21,8 @@ const NO_RATES: TokenRates = Object.freeze({ generation: Number.NaN, prompt: Num
 /** State of one node. */
 export interface PolledNode {
   spec: NodeSpec;
+  /** Second source of free memory; null: none. */
+  gpuMemory: GpuMemory | null;
   /** Known engine; null: not found out yet. */
   engine: EngineName | null;
   reading: NodeReading | null;
@@ -76,6 +79,7 @@ export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
   return {
     spec,
     kept,
+    gpuMemory: gpuMemoryOf(spec),
     engine: spec.engine,
     reading: null,
     roundsSinceFull: Number.POSITIVE_INFINITY,
@@ -107,6 +111,11 @@ export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
     isRemoved: false,
     first: Promise.withResolvers<void>(),
   };
+}
+
+/** The exporter that a node has, asked anew. */
+export function gpuMemoryOf({ gpuExporter = null }: NodeSpec): GpuMemory | null {
+  return gpuExporter === null ? null : new GpuMemory(gpuExporter);
 }
 
 /** Forgets what another process or address said; counts of failures stay. */

@@ -6,8 +6,9 @@
  * the data plane's (cooldowns), and neither overrules the other.
  */
 
+import { isDeepStrictEqual } from "node:util";
 import { errorShareOf, type FleetTable, publish } from "@zml/engine";
-import { adapterFor } from "./adapters/index.ts";
+import { adapterOf } from "./adapters/index.ts";
 import { KeptConnections } from "./kept-connection.ts";
 import { Lane } from "./lanes.ts";
 import { isMute, oneFirst } from "./mute-round.ts";
@@ -15,13 +16,13 @@ import { factsOf, type NodeFacts } from "./node-facts.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { createPollClient, type PollClient, type PollFetch, RoundConnection } from "./poll-fetch.ts";
 import { pollRound } from "./poll-round.ts";
-import { createPolledNode, type DownCause, forgetEngine, type PolledNode } from "./polled-node.ts";
+import { createPolledNode, type DownCause, forgetEngine, gpuMemoryOf, type PolledNode } from "./polled-node.ts";
 import type { FleetHealthSettings, PollerOptions } from "./poller-options.ts";
 import { type AttemptSample, applySamples } from "./samples.ts";
 import { refreshSpeeds } from "./speeds.ts";
 import { RoundTaker } from "./take-round.ts";
 import { writePlacements } from "./write-capabilities.ts";
-import { writeReading } from "./write-row.ts";
+import { writeFreeMemory, writeReading } from "./write-row.ts";
 
 /**
  * Start to start of a node's polls, as shares of its interval. A row is stamped when its poll is sent and stays until
@@ -105,7 +106,16 @@ export class Poller {
     const before = node.spec;
     node.spec = spec;
     const isOtherServer = before.url !== spec.url;
-    const isAskedOtherwise = before.engine !== spec.engine || before.healthPath !== spec.healthPath;
+    const isAskedOtherwise =
+      before.engine !== spec.engine ||
+      before.healthPath !== spec.healthPath ||
+      before.metricsUrl !== spec.metricsUrl ||
+      before.allowsLinkLocal !== spec.allowsLinkLocal ||
+      !isDeepStrictEqual(before.custom, spec.custom);
+    if (!isDeepStrictEqual(before.gpuExporter, spec.gpuExporter)) {
+      node.gpuMemory?.stop();
+      node.gpuMemory = gpuMemoryOf(spec);
+    }
     if (isOtherServer || isAskedOtherwise || before.apiKey !== spec.apiKey) {
       node.epoch += 1;
       node.abort?.abort(TIME_IS_OVER);
@@ -167,6 +177,7 @@ export class Poller {
     node.timer?.();
     node.abort?.abort(TIME_IS_OVER);
     node.kept.close();
+    node.gpuMemory?.stop();
     node.first.resolve();
   }
 
@@ -229,12 +240,13 @@ export class Poller {
     try {
       // another engine may stand behind the address after a node comes back
       const isSought = node.engine === null || (spec.engine === null && node.gate.isOut);
-      const adapter = isSought ? null : adapterFor(node.engine);
+      const adapter = isSought ? null : adapterOf(node);
       const isFull = this.#needsFull(node);
       const plan = { spec, adapter, isFull, usesFallback: node.usesFallback, reading: node.reading };
       const ask: PollFetch = (request) => this.#client.fetch({ ...request, round });
       const fetch = node.muteRounds === 0 ? ask : oneFirst(ask, node.muteRounds);
       const sources = { table: this.#table, fetch, nowMs: () => clock.nowMs() };
+      this.#askGpuMemory(node);
       const result = await pollRound(sources, plan, abort.signal);
       node.isSlow = clock.nowMs() - startMs > SLOW_ROUND_MS;
       node.muteRounds = node.gate.isOut && isMute(result) ? node.muteRounds + 1 : 0;
@@ -249,6 +261,20 @@ export class Poller {
       const connection = round.end(isKept);
       if (connection !== null) node.kept.keep(connection, clock.nowMs());
     }
+  }
+
+  /** Beside the poll: nothing waits for it. */
+  #askGpuMemory({ gpuMemory, spec }: PolledNode): void {
+    if (gpuMemory === null) return;
+    const { clock } = this.#options;
+    void this.#track(
+      gpuMemory.ask({
+        fetch: this.#client.fetch,
+        nowMs: () => clock.nowMs(),
+        after: (delayMs, callback) => this.#after(delayMs, callback),
+        allowsLinkLocal: spec.allowsLinkLocal ?? false,
+      }),
+    );
   }
 
   /** A poll that ended in an exception shows nothing of the node, which is what a failed one is. */
@@ -278,7 +304,8 @@ export class Poller {
     const { spec, reading } = node;
     publish(this.#table, () => {
       if (spec.maxInFlight !== null) this.#table.maxInFlight[spec.row] = spec.maxInFlight;
-      const ofEngine = adapterFor(node.engine).capabilities(reading);
+      const ofEngine = adapterOf(node).capabilities(reading);
+      writeFreeMemory(this.#table, node, this.#options.clock.nowMs());
       if (reading !== null) writeReading(this.#table, spec, reading, ofEngine);
       else writePlacements(this.#table, spec, reading, ofEngine);
     });

@@ -16,7 +16,7 @@ import {
   unblockPlacement,
 } from "@zml/engine";
 import { isOtherEngine } from "./adapters/detect.ts";
-import { type Adapter, adapterFor, type NodeReading } from "./adapters/index.ts";
+import { type Adapter, adapterOf, type NodeReading } from "./adapters/index.ts";
 import { isOk } from "./adapters/poll-answers.ts";
 import { foldEngineErrors } from "./engine-errors.ts";
 import { measureCapacity } from "./measure-capacity.ts";
@@ -24,7 +24,15 @@ import { errorWords, noteAnswers, ratesBetween } from "./node-facts.ts";
 import type { RoundResult } from "./poll-round.ts";
 import { type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
 import type { PollerOptions } from "./poller-options.ts";
-import { forgetLoad, writeCapacities, writeDrain, writeHealthScore, writeLoad, writeReading } from "./write-row.ts";
+import {
+  forgetLoad,
+  writeCapacities,
+  writeDrain,
+  writeFreeMemory,
+  writeHealthScore,
+  writeLoad,
+  writeReading,
+} from "./write-row.ts";
 
 /** Rounds without an answer of the metrics path after which its last numbers no longer count. */
 const MISSED_SCRAPES_MAX = 3;
@@ -86,7 +94,7 @@ export class RoundTaker {
     if (result.detected !== null && result.detected !== node.engine) this.#takeEngine(node, result.detected, nowMs);
     node.usesFallback = result.usesFallback;
     noteAnswers(node, result, nowMs);
-    const adapter = adapterFor(node.engine);
+    const adapter = adapterOf(node);
     const reading = adapter.read(result.responses, node.reading);
     if (this.#isOther(node, result, reading, round)) {
       // what came is of another engine: it is asked anew, and says then who it is
@@ -138,6 +146,7 @@ export class RoundTaker {
     const capacities = hasLoad ? measureCapacity(node, adapter, reading, { table, result, nowMs }) : [];
     publish(table, () => {
       writeReading(table, spec, reading, adapter.capabilities(reading));
+      writeFreeMemory(table, node, nowMs);
       if (hasLoad) writeLoad(table, row, reading, result);
       else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
       writeCapacities(table, spec, capacities);

@@ -11,6 +11,7 @@ import {
 } from "@zml/engine";
 import { type Capabilities, defaultMaxInFlight, type NodeReading } from "./adapters/adapter.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
+import type { GpuMemory } from "./gpu-memory.ts";
 import type { MeasuredCapacity } from "./measure-capacity.ts";
 import type { NodeSpec } from "./node-spec.ts";
 import { writePlacements } from "./write-capabilities.ts";
@@ -23,9 +24,18 @@ export function writeReading(table: FleetTable, spec: NodeSpec, reading: NodeRea
   const { row } = spec;
   table.concurrencyLimit[row] = reading.concurrencyLimit;
   table.kvUse[row] = reading.kvUse;
-  table.freeMemoryGib[row] = reading.freeMemoryGib;
   table.maxInFlight[row] = maxInFlightOf(spec, reading);
   writePlacements(table, spec, reading, ofEngine);
+}
+
+/** Writes free memory: by the exporter beside the node, else by the node itself. */
+export function writeFreeMemory(
+  table: FleetTable,
+  { spec, reading, gpuMemory }: { spec: NodeSpec; reading: NodeReading | null; gpuMemory: GpuMemory | null },
+  nowMs: number,
+): void {
+  const exported = gpuMemory?.freeGib(nowMs) ?? Number.NaN;
+  table.freeMemoryGib[spec.row] = Number.isNaN(exported) ? (reading?.freeMemoryGib ?? Number.NaN) : exported;
 }
 
 /** Writes what the node reported of its load and what others have in it. */

@@ -17,6 +17,7 @@ const FACTS: NodeFacts = {
   isKeptIn: false,
   lastError: null,
   redetectedAtMs: Number.NaN,
+  gpuMemoryFault: null,
 };
 
 function truthOf(facts: Partial<NodeFacts> | null, change: { node?: Partial<FleetNode>; isPolled?: boolean } = {}) {
@@ -53,8 +54,20 @@ describe("what the report says of a node", () => {
     const running = (facts: Partial<NodeFacts>) => truthOf(facts).truth().unknown.running;
     assert.equal(running({ metricsAnswer: "refused" }), "metrics_refused");
     assert.equal(running({ metricsAnswer: "failed" }), "metrics_failed");
+    assert.equal(running({ metricsAnswer: "too_large" }), "metrics_too_large");
+    assert.equal(running({ metricsAnswer: "encoded" }), "metrics_compressed");
+    assert.equal(running({ metricsAnswer: "redirect" }), "metrics_redirected");
     assert.equal(running({ metricsAnswer: "ok" }), "engine_does_not_tell");
     assert.equal(running({ metricsAnswer: "none_there" }), "engine_does_not_tell");
+  });
+
+  it("tells a GPU exporter that fails from one that has no GPU of the node", () => {
+    const memory = (facts: Partial<NodeFacts>) => truthOf(facts).truth().unknown.free_memory_gib;
+    assert.equal(memory({ gpuMemoryFault: "no_match" }), "gpu_exporter_no_match");
+    for (const gpuMemoryFault of ["timeout", "bad_status", "unknown_value", "refused"] as const) {
+      assert.equal(memory({ gpuMemoryFault }), "gpu_exporter_failed");
+    }
+    assert.equal(memory({ gpuMemoryFault: null }), "engine_does_not_tell");
   });
 
   it("says of a node that was never polled, or whose engine is not known, that nothing else could be", () => {

@@ -19,8 +19,18 @@ export const UNKNOWN_WHYS = [
   "engine_does_not_tell",
   /** The node answers the metrics path with something else: its metrics are off, or need a key. */
   "metrics_refused",
+  /** The metrics path answers with more than 4 MiB. */
+  "metrics_too_large",
+  /** The metrics path answers with something compressed, which was not asked for. */
+  "metrics_compressed",
+  /** The metrics path answers with a redirect, which is not followed. */
+  "metrics_redirected",
   /** The metrics path did not answer in time. */
   "metrics_failed",
+  /** The GPU exporter does not answer, or marks a GPU as unknown. */
+  "gpu_exporter_failed",
+  /** No GPU on the exporter's page matches. */
+  "gpu_exporter_no_match",
   /** One look at a counter is no rate yet. */
   "one_look_only",
   /** Nobody has sent the node a request that says it. */
@@ -181,7 +191,7 @@ function unknownsOf(
     concurrency_limit: [truth.concurrency_limit, whyOfEngine],
     kv_use: [value(table.kvUse), whyOfMetrics],
     kv_headroom_tokens: [truth.kv_headroom_tokens, whyOfMetrics],
-    free_memory_gib: [value(table.freeMemoryGib), whyOfMetrics],
+    free_memory_gib: [value(table.freeMemoryGib), whyOfPoll ?? whyNoFreeMemory(facts)],
     generation_tokens_per_second: [truth.generation_tokens_per_second, whyOfRate],
     prompt_tokens_per_second: [truth.prompt_tokens_per_second, whyOfRate],
     measured_tokens_per_second: [truth.measured_tokens_per_second, "not_measured_yet"],
@@ -215,12 +225,25 @@ function whyNoMetrics(facts: NodeFacts | null): UnknownWhy {
       return "not_polled";
     case "refused":
       return "metrics_refused";
+    case "too_large":
+      return "metrics_too_large";
+    case "encoded":
+      return "metrics_compressed";
+    case "redirect":
+      return "metrics_redirected";
     case "failed":
       return "metrics_failed";
     case "none_there":
     case "ok":
       return "engine_does_not_tell";
   }
+}
+
+/** An exporter that was configured says more than that the engine has no such number. */
+function whyNoFreeMemory(facts: NodeFacts | null): UnknownWhy {
+  const fault = facts?.gpuMemoryFault ?? null;
+  if (fault === null) return whyNoMetrics(facts);
+  return fault === "no_match" ? "gpu_exporter_no_match" : "gpu_exporter_failed";
 }
 
 function hasCounters({ reading }: NodeFacts): boolean {

@@ -33,3 +33,11 @@ export function adapterFor(engine: EngineName | null, section: CustomConfig | nu
   if (engine === "custom" && section !== null) return customAdapter(section);
   return engine === null ? ADAPTERS.custom : ADAPTERS[engine];
 }
+
+/** The adapter that a node is polled with. */
+export function adapterOf(node: {
+  readonly engine: EngineName | null;
+  readonly spec: { readonly custom?: CustomConfig | null };
+}): Adapter {
+  return adapterFor(node.engine, node.spec.custom ?? null);
+}

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import * as field from "./config-fields.ts";
+import { whyNoNodeAddress } from "./node-address.ts";
 import { MARKETS, type Market, PRICE_PROVIDERS, type PriceProvider } from "./price-providers.ts";
 
 /**
@@ -102,7 +103,8 @@ function whyNotAddress(value: string): string | null {
   const url = new URL(value);
   if (url.username !== "" || url.password !== "") return "the URL holds credentials: name a variable in api_key_env";
   if (url.protocol !== "http:" && url.protocol !== "https:") return "expected a URL with http:// or https://";
-  return value.includes("#") ? "the URL has a fragment: take it out" : null;
+  if (value.includes("#")) return "the URL has a fragment: take it out";
+  return whyNoNodeAddress(url.hostname) === null ? null : "the URL leads to a metadata or link-local address";
 }
 
 function address() {

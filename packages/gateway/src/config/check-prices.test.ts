@@ -108,11 +108,31 @@ test("GPU-only prices and types as texts pass where they are meant", () => {
 });
 
 test("an address with credentials is refused and never shown", () => {
-  for (const url of ["http://u:s3cret@h/x", "ftp://s3cret/x", "http://h/x#s3cret", "s3cret"]) {
+  for (const url of [
+    "http://u:s3cret@h/x",
+    "ftp://s3cret/x",
+    "http://h/x#s3cret",
+    "s3cret",
+    "http://2852039166/s3cret",
+  ]) {
     const found = problems(feed(`provider: url, url: "${url}"`)).join("\n");
     assert.match(found, /prices\.feeds\[0\]\.url/);
     assert.doesNotMatch(found, /s3cret/);
   }
+});
+
+test("a key that would leave this machine without TLS is warned of", () => {
+  const warned = (url: string, key = "api_key_file: k") =>
+    read(feed(`provider: url, url: "${url}", ${key}`)).warnings.map((one) => formatProblems([one]));
+  assert.match(
+    warned("http://prices.example/x?s3cret").join(),
+    /feeds\[0\]\.url: the feed's key goes over the network/,
+  );
+  assert.doesNotMatch(warned("http://prices.example/x?s3cret").join(), /s3cret/);
+  for (const url of ["https://prices.example/x", "http://127.0.0.1:9/x", "http://[::1]:9/x", "http://localhost/x"]) {
+    assert.deepEqual(warned(url), [], url);
+  }
+  assert.deepEqual(warned("http://prices.example/x", "timeout_ms: 9"), []);
 });
 
 test("two feeds of one name are an error that names both lines", () => {

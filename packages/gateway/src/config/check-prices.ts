@@ -1,20 +1,23 @@
 import {
   type ConfigIssue,
   FEED_KEYS_OF_PROVIDERS,
+  isLoopback,
   nearestName,
   PRICE_PROVIDERS,
   type PriceProvider,
   type PriceProviderRules,
   parsePriceReference,
 } from "@zml/protocol";
+import { rawTemplates } from "./check-discovery.ts";
 import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 
 /** The rules about price feeds and the nodes that name them. Duplicate feed names are found with the other duplicates. */
 export function checkPrices(file: RawFile): { errors: ConfigIssue[]; warnings: ConfigIssue[] } {
   const feeds = rawFeeds(file);
+  const nodes = [...file.nodes, ...rawTemplates(file)];
   return {
-    errors: [...feeds.flatMap(checkFeed), ...file.nodes.flatMap((node) => checkReference(node, feeds))],
-    warnings: file.nodes.flatMap((node) => uncountedGpus(node, feeds)),
+    errors: [...feeds.flatMap(checkFeed), ...nodes.flatMap((node) => checkReference(node, feeds))],
+    warnings: [...feeds.flatMap(keyInTheClear), ...nodes.flatMap((node) => uncountedGpus(node, feeds))],
   };
 }
 
@@ -84,6 +87,19 @@ function checkTypes(feed: RawEntry, { provider, needsOfType }: PriceProviderRule
       });
     }
     return issues;
+  });
+}
+
+/** The key of a feed that goes to another machine without TLS. */
+function keyInTheClear(feed: RawEntry): ConfigIssue[] {
+  const hasKey = own(feed, "api_key_env") !== undefined || own(feed, "api_key_file") !== undefined;
+  return (["endpoint", "url"] as const).flatMap((key): ConfigIssue[] => {
+    const text = textOf(feed, key);
+    if (!hasKey || text === undefined || !URL.canParse(text)) return [];
+    const { protocol, hostname } = new URL(text);
+    if (protocol !== "http:" || isLoopback(hostname.replace(/^\[|\]$/g, ""))) return [];
+    const message = "the feed's key goes over the network in the clear";
+    return [{ path: [...feed.path, key], at: "value", message, hint: "use https://" }];
   });
 }
 

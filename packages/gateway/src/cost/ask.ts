@@ -132,10 +132,9 @@ export async function textOf(chunks: AsyncIterable<Uint8Array>): Promise<string>
   return Buffer.concat(parts).toString("utf8");
 }
 
-/** Origin and path: what stands after them may be a token. */
+/** The origin: in path and query of a list's address there may be a token. */
 export function placeOf(url: string): string {
-  const { origin, pathname } = new URL(url);
-  return `${origin}${pathname}`;
+  return new URL(url).origin;
 }
 
 /** Lets go of the thread between two pages, so that polls keep their time while a catalogue is read. */

@@ -64,8 +64,10 @@ const NODE_INTEGERS = [
   "goodPolls",
   /** Depth at which the node takes no more. */
   "maxInFlight",
-  /** Cooldown of this node, ms. */
+  /** Cooldown of this node after one failure, ms. */
   "cooldownMs",
+  /** What its cooldown grows to while failures follow each other, ms; at least `cooldownMs`. */
+  "cooldownMaxMs",
   /** Index of the family. */
   "family",
   /** Stable index of the node's identity, for records that outlive the row. */
@@ -113,8 +115,13 @@ const NODE_DEADLINES = [
 
 /** What stands beside the deadlines of a node. Plain stores by any thread: the last failure is the one that counts. */
 const NODE_NOTES = [
-  /** `goodPolls` at the failure + 1, so that 0 is none. A later good poll is evidence that the node is back. */
+  /**
+   * `goodPolls` at the failure + 1, so that 0 is none. A later good poll is evidence that the node is back; the largest
+   * number where the node's own words say that a good poll is none.
+   */
   "failedAtPoll",
+  /** Cooldowns in a row without an answer that passed between them. */
+  "failuresInRow",
   /** 1: the failure looked like the request's fault, so a good poll is enough for a trial. */
   "isSuspectFailure",
   /** `goodPolls` + 1 at an overload without a stated time: ranked last until the count moves on. */
@@ -325,6 +332,8 @@ export interface NodeRowStart {
   identity: number;
   maxInFlight: number;
   cooldownMs: number;
+  /** Default: `cooldownMs`, which grows no more then. */
+  cooldownMaxMs?: number;
   priceUsdPerHour: number;
 }
 
@@ -342,6 +351,7 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   table.identity[row] = start.identity;
   table.maxInFlight[row] = start.maxInFlight;
   table.cooldownMs[row] = start.cooldownMs;
+  table.cooldownMaxMs[row] = Math.max(start.cooldownMs, start.cooldownMaxMs ?? 0);
   table.priceUsdPerHour[row] = start.priceUsdPerHour;
   table.isLive[row] = 1;
 }

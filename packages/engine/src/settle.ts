@@ -110,6 +110,8 @@ function judge(
 ): void {
   const { row } = attempt.booking;
   const isServerError = end.kind === "answer" && end.status >= 500;
+  // an adapter has a verdict on an error only where the engine's words say more than its status
+  const isNodes = isServerError && end.verdict === "failure";
   switch (outcome) {
     case "failure":
     case "interrupted":
@@ -118,7 +120,8 @@ function judge(
         nowMs,
         nowTick: tickOf(nowMs),
         sentAtTick: tickOf(attempt.sentAtMs),
-        isSuspect: isServerError && request.serverErrors >= 2,
+        isSuspect: isServerError && !isNodes && request.serverErrors >= 2,
+        isNodes,
       });
       break;
     case "overloaded":

@@ -79,7 +79,7 @@ export interface NodeConfig {
   readonly httpVersion: "1.1" | "2";
   readonly timeouts: TimeoutsConfig;
   readonly health: HealthConfig;
-  readonly failover: { readonly cooldownMs: number };
+  readonly failover: { readonly cooldownMs: number; readonly cooldownMaxMs: number };
 }
 
 export interface ModelConfig {
@@ -210,7 +210,10 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
     httpVersion: node.http_version,
     timeouts: overridden(shared.timeouts, node.timeouts),
     health: overridden(shared.health, node.health),
-    failover: { cooldownMs: node.failover?.cooldown_ms ?? shared.failover.cooldownMs },
+    failover: {
+      cooldownMs: node.failover?.cooldown_ms ?? shared.failover.cooldownMs,
+      cooldownMaxMs: shared.failover.cooldownMaxMs,
+    },
   };
 }
 

@@ -230,10 +230,18 @@ describe("the file with its defaults", () => {
       totalMs: null,
       drainMs: 30_000,
     });
-    assert.deepEqual(own?.health, { pollIntervalMs: 5000, timeoutMs: 4000, unhealthyAfter: 5, healthyAfter: 1 });
-    assert.deepEqual(own?.failover, { cooldownMs: 13 });
+    assert.deepEqual(own?.health, {
+      pollIntervalMs: 5000,
+      timeoutMs: 4000,
+      unhealthyAfter: 5,
+      healthyAfter: 1,
+      stalledAfter: 6,
+      maxEjectedShare: 0.5,
+      maxPollsAtOnce: 1024,
+    });
+    assert.deepEqual(own?.failover, { cooldownMs: 13, cooldownMaxMs: 300_000 });
     assert.equal(shared?.timeouts.totalMs, 9);
-    assert.deepEqual(shared?.failover, { cooldownMs: 11 });
+    assert.deepEqual(shared?.failover, { cooldownMs: 11, cooldownMaxMs: 300_000 });
   });
 
   test("an unknown price is NaN and a free node costs 0", () => {

@@ -77,6 +77,9 @@ const healthFields = {
   timeout_ms: field.durationMs({ max: 3_600_000 }).describe("A poll without an answer after this long has failed."),
   unhealthy_after: field.count({ min: 1, max: 100 }).describe("Failed polls in a row that take a node out."),
   healthy_after: field.count({ min: 1, max: 100 }).describe("Good polls in a row that bring a node back."),
+  stalled_after: field
+    .count({ min: 2, max: 10_000 })
+    .describe("Polls in a row at which requests run and no token has moved that take a node out."),
 };
 
 export const healthSchema = z
@@ -87,6 +90,20 @@ export const healthSchema = z
       timeout_ms: healthFields.timeout_ms.default(4000),
       unhealthy_after: healthFields.unhealthy_after.default(2),
       healthy_after: healthFields.healthy_after.default(1),
+      // with a poll every 5 s some 25 s: reading a large prompt moves no counter before its end
+      stalled_after: healthFields.stalled_after.default(6),
+      // a fault of our own network would show on all nodes at once
+      max_ejected_share: field
+        .decimal("a share of a model's nodes", { min: 0, max: 1 })
+        .default(0.5)
+        .describe(
+          "Of a model's nodes at most this share is out by health alone (late or no answers, standstill), and one at " +
+            "least unless it is 0. Nodes that refuse connections, or say that they are not ready, don't count.",
+        ),
+      max_polls_at_once: field
+        .count({ min: 1, max: 65_536 })
+        .default(1024)
+        .describe("Polls that run at once, of nodes that answered last time, and as many of those that did not."),
     },
     mapping,
   )
@@ -152,12 +169,21 @@ export const timeoutsSchema = z
   .prefault({})
   .describe("Limits in time of a request.");
 
+/** Ten cooldowns: a node that fails every trial costs a caller a first-token time-out each five minutes. */
+const COOLDOWN_MAX_MS = 300_000;
+
 const cooldownMs = field.durationMs({ max: 3_600_000 }).describe("How long a failed node gets no traffic.");
 
 export const failoverSchema = z
   .strictObject(
     {
       cooldown_ms: cooldownMs.default(30_000),
+      cooldown_max_ms: field
+        .durationMs({ max: 3_600_000 })
+        .default(COOLDOWN_MAX_MS)
+        .describe(
+          "Each further failure without an answer in between doubles the cooldown, up to this. A cooldown_ms above it stays as it is.",
+        ),
       max_attempts: field
         .count({ min: 1, max: 100 })
         .default(3)

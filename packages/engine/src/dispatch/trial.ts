@@ -75,7 +75,9 @@ export function passTrials(
     // the end first, as a cooldown writes it last; what else it wrote is read only while there is an end, so it can stay
     const until = Atomics.load(table.cooldownUntil, place.row);
     const isNewer = Atomics.load(table.cooldownFrom, place.row) >= attempt.sentAtTick;
-    if (!isNewer) Atomics.compareExchange(table.cooldownUntil, place.row, until, 0);
+    if (!isNewer && Atomics.compareExchange(table.cooldownUntil, place.row, until, 0) === until) {
+      Atomics.store(table.failuresInRow, place.row, 0);
+    }
   }
   if (trial.placement !== 0) Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, 0);
   if (trial.endpoint !== 0) {

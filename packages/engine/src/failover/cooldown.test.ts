@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { tickOf } from "../deadline.ts";
+import { msOfTick, tickOf } from "../deadline.ts";
 import { passTrials } from "../dispatch/trial.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { buildFleet } from "../testing/fleet.ts";
@@ -34,11 +34,17 @@ function coolsAt(table: FleetTable, nowMs: number): boolean {
 }
 
 test("a trial that passes in the middle of a new failure, at any step of it, never erases the new cooldown", () => {
-  for (let step = 1; step <= 5; step++) {
+  for (let step = 1; step <= 6; step++) {
     // the first cooldown is over, and a trial runs
     const { table } = buildFleet({ nodes: [{ family: "A", cooldownUntilMs: 1_600 }] });
     const trial = { node: 1, placement: 0, endpoint: 0 };
-    const failure = { nowMs: FAILED_MS, nowTick: tickOf(FAILED_MS), sentAtTick: tickOf(2_400), isSuspect: false };
+    const failure = {
+      nowMs: FAILED_MS,
+      nowTick: tickOf(FAILED_MS),
+      sentAtTick: tickOf(2_400),
+      isSuspect: false,
+      isNodes: false,
+    };
     afterWrites(
       step,
       () => passTrials(table, PLACE, { trial, sentAtTick: tickOf(TRIAL_SENT_MS) }),
@@ -47,4 +53,66 @@ test("a trial that passes in the middle of a new failure, at any step of it, nev
     assert.equal(coolsAt(table, FAILED_MS), true, `after write ${step}`);
     assert.equal(table.failedAtPoll[0], 2, `after write ${step}`);
   }
+});
+
+/** A node whose every trial fails: ends of its cooldowns, ms after each failure. */
+function cooldownsOf(maxMs: number, failures: number, isSuspect = false): number[] {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  table.cooldownMs[0] = 30_000;
+  table.cooldownMaxMs[0] = maxMs;
+  let nowMs = 1_000;
+  return Array.from({ length: failures }, () => {
+    startCooldown(table, 0, {
+      nowMs,
+      nowTick: tickOf(nowMs),
+      sentAtTick: tickOf(nowMs - 1),
+      isSuspect,
+      isNodes: false,
+    });
+    const lengthMs = msOfTick(table.cooldownUntil[0] as number) - nowMs;
+    nowMs += lengthMs + 10_000;
+    return Math.round(lengthMs / 1_000) * 1_000;
+  });
+}
+
+test("each further failure doubles the cooldown up to its maximum", () => {
+  assert.deepEqual(cooldownsOf(300_000, 7), [30_000, 60_000, 120_000, 240_000, 300_000, 300_000, 300_000]);
+});
+
+test("a maximum at or below the cooldown keeps it as it is", () => {
+  assert.deepEqual(cooldownsOf(30_000, 3), [30_000, 30_000, 30_000]);
+  assert.deepEqual(cooldownsOf(1, 3), [30_000, 30_000, 30_000]);
+});
+
+test("failures that may be the request's own lengthen no cooldown", () => {
+  assert.deepEqual(cooldownsOf(300_000, 3, true), [30_000, 30_000, 30_000]);
+});
+
+test("a trial that passes makes the next cooldown a first one", () => {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  table.cooldownMs[0] = 30_000;
+  table.cooldownMaxMs[0] = 300_000;
+  const fail = (nowMs: number) =>
+    startCooldown(table, 0, {
+      nowMs,
+      nowTick: tickOf(nowMs),
+      sentAtTick: tickOf(nowMs - 1),
+      isSuspect: false,
+      isNodes: false,
+    });
+  fail(1_000);
+  fail(40_000);
+  assert.equal(table.failuresInRow[0], 2);
+  const trial = { node: 1, placement: 0, endpoint: 0 };
+  passTrials(table, PLACE, { trial, sentAtTick: tickOf(120_000) });
+  assert.equal(table.cooldownUntil[0], 0);
+  fail(200_000);
+  assert.equal(Math.round((msOfTick(table.cooldownUntil[0] as number) - 200_000) / 1_000), 30);
+});
+
+test("no good poll shortens the cooldown of a node whose own words say that it is the node", () => {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  startCooldown(table, 0, { nowMs: 1_000, nowTick: tickOf(1_000), sentAtTick: 0, isSuspect: false, isNodes: true });
+  table.goodPolls[0] = 1_000_000;
+  assert.ok((table.failedAtPoll[0] as number) > (table.goodPolls[0] as number));
 });

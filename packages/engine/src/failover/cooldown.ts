@@ -4,27 +4,43 @@ import { extend, tickAfter } from "../deadline.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { ENDPOINTS } from "../reasons.ts";
 
+/** Doublings of a cooldown: 2^20 times a millisecond is far above what may be configured. */
+const DOUBLINGS_MAX = 20;
+
+/** Later than every good poll. */
+const NO_POLL_HELPS = 2 ** 31 - 1;
+
 /**
  * Starts (or restarts, after a failed trial) the cooldown of a node. An attempt that was sent before the present
  * cooldown began neither extends nor ends it, and a cooldown is present until a trial has passed. One tick is one
  * moment: what was sent in the tick in which the cooldown began was sent before.
  *
+ * Each further one without an answer that passed in between lasts twice as long, up to `cooldownMaxMs`: a trial costs a
+ * caller the time that the node takes to fail, up to a whole first-token time-out. A failure that may be the request's
+ * own lengthens nothing.
+ *
  * @param failure `sentAtTick` when the attempt was sent; `isSuspect` the request failed with a 5xx on another node
- *   before, so the fault may be its own and a good poll is enough for a trial.
+ *   before, so the fault may be its own and a good poll is enough for a trial; `isNodes` the node's own words say that it
+ *   is the node, whatever its health page says, so that no good poll is enough.
  */
 export function startCooldown(
   table: FleetTable,
   row: number,
-  failure: { nowMs: number; nowTick: number; sentAtTick: number; isSuspect: boolean },
+  failure: { nowMs: number; nowTick: number; sentAtTick: number; isSuspect: boolean; isNodes: boolean },
 ): void {
   const isPresent = Atomics.load(table.cooldownUntil, row) !== 0;
   if (isPresent && failure.sentAtTick <= Atomics.load(table.cooldownFrom, row)) return;
-  const untilTick = tickAfter(failure.nowMs + (table.cooldownMs[row] as number));
+  const before = Math.min(Atomics.load(table.failuresInRow, row), DOUBLINGS_MAX);
+  const grownMs = (table.cooldownMs[row] as number) * 2 ** (failure.isSuspect ? 0 : before);
+  const lengthMs = Math.max(table.cooldownMs[row] as number, Math.min(grownMs, table.cooldownMaxMs[row] as number));
+  const untilTick = tickAfter(failure.nowMs + lengthMs);
   if (untilTick <= Atomics.load(table.cooldownUntil, row)) return;
   // the end is what others act on, so it comes last: who sees it also sees since when and why, and a trial that passes
   // in between finds a start after its own sending, or an end that is no longer the one it read
   extend(table.cooldownFrom, row, failure.nowTick);
-  Atomics.store(table.failedAtPoll, row, Atomics.load(table.goodPolls, row) + 1);
+  const failedAtPoll = failure.isNodes ? NO_POLL_HELPS : Atomics.load(table.goodPolls, row) + 1;
+  Atomics.store(table.failedAtPoll, row, failedAtPoll);
+  if (!failure.isSuspect) Atomics.store(table.failuresInRow, row, before + 1);
   Atomics.store(table.isSuspectFailure, row, failure.isSuspect ? 1 : 0);
   extend(table.cooldownUntil, row, untilTick);
 }

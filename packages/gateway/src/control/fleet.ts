@@ -267,6 +267,7 @@ export class Fleet {
       identity: this.#names.identities.register(node.url, node.id),
       maxInFlight: node.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT,
       cooldownMs: node.failover.cooldownMs,
+      cooldownMaxMs: node.failover.cooldownMaxMs,
       priceUsdPerHour: this.#priceOf(node),
     });
     const entry: Entry = {
@@ -295,6 +296,7 @@ export class Fleet {
     else if (entry.config.maxInFlight !== null) table.maxInFlight[row] = DEFAULT_MAX_IN_FLIGHT;
     table.family[row] = this.#names.families.register("", node.family);
     table.cooldownMs[row] = node.failover.cooldownMs;
+    table.cooldownMaxMs[row] = Math.max(node.failover.cooldownMs, node.failover.cooldownMaxMs);
     table.priceUsdPerHour[row] = this.#priceOf(node);
     table.isDraining[row] = 0;
     entry.config = node;

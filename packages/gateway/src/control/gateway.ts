@@ -326,6 +326,7 @@ class RunningGateway implements Gateway {
     if (this.#stopped !== null) return [];
     const startMs = performance.now();
     const change = this.#fleet.commit();
+    this.#poller.configure(this.#config.health);
     this.#learned.apply();
     this.#lastCommitMs = performance.now() - startMs;
     for (const warning of change.warnings) this.#log.warn({}, warning);

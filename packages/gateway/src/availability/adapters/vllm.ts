@@ -113,6 +113,8 @@ function classify(answer: Answer): AdapterVerdict | null {
     const isModel = error.param === "model" || error.code === "model_not_found" || /\bmodel\b/i.test(message);
     return isModel ? "misconfigured" : "endpoint_unsupported";
   }
+  // one that shuts down keeps a green page for as long as its front end lives: these words count for more
+  if (status === 500 && /after shutdown/i.test(message)) return "failure";
   if (status === 503 && /overloaded|queue|max_num_queued|too many/i.test(message)) return "overloaded";
   return verdictWithoutWords(answer, error);
 }

@@ -130,7 +130,7 @@ test("a prompt that certainly fits nowhere is refused with the sizes, and reache
   const { gateway } = await gatewayOf(t, [{ url: node.url, models: "m" }]);
   const { status, code, param, message } = await refusal(await chat(gateway, prompt(600_000)));
   assert.deepEqual([status, code, param], [400, "context_length_exceeded", "messages"]);
-  assert.match(message, /the prompt has at least 4096 tokens, .* is 2048 tokens: send less/);
+  assert.match(message, /maximum context length is 2048 tokens .* the prompt has at least 4096: send less/);
   assert.equal(node.received.posts.length, 0);
 });
 

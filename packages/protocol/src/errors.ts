@@ -128,8 +128,9 @@ export const ERRORS = table({
   context_length_exceeded: {
     ...invalid,
     status: 400,
+    // clients tell this error by "prompt is too long" (Anthropic's) and "this model's maximum context length is" (OpenAI's)
     message: ({ model, atLeast, largest }: { model: string; atLeast: number; largest: number }) =>
-      `the prompt has at least ${atLeast} tokens, and the largest context of a node that serves ${quoted(model)} is ${largest} tokens: send less`,
+      `the prompt is too long: this model's maximum context length is ${largest} tokens on the nodes that serve ${quoted(model)}, and the prompt has at least ${atLeast}: send less`,
   },
   images_unsupported: {
     ...invalid,

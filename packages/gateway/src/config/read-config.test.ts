@@ -11,7 +11,7 @@ function read(text: string, env: Environment = {}) {
 function errorsOf(text: string, env?: Environment): string[] {
   const result = read(text, env);
   assert.equal(result.config, undefined, "a file with errors gives no configuration");
-  assert.deepEqual(result.secrets, { keys: [], nodes: new Map(), feeds: new Map() });
+  assert.deepEqual(result.secrets, { keys: [], nodes: new Map(), feeds: new Map(), sources: new Map() });
   return formatProblems(result.errors).split("\n");
 }
 
@@ -221,6 +221,17 @@ describe("what may come later is a warning", () => {
     const nodes = 'nodes:\n  - { id: a, url: "http://h:1", family: F, models: [other] }\n';
     assert.deepEqual(warningsOf(`${nodes}models: [{ name: m }]\n`), [
       'zml.yaml:3:18 models[0].name: no node serves the model "m": requests for it get a 503: add it to a node\'s models',
+    ]);
+  });
+
+  test("an adapter's base may come with another node, and a slip in its name is told", () => {
+    const nodes = (models: string) => `nodes:\n  - { id: a, url: "http://h:1", family: F, models: [${models}] }\n`;
+    assert.deepEqual(warningsOf(nodes("base, { name: lora, adapter_of: bse }")), [
+      'zml.yaml:2:85 nodes[0].models[1].adapter_of: no node serves the model "bse" that this is an adapter of: did you mean base?',
+    ]);
+    assert.deepEqual(warningsOf(nodes("base, { name: lora, adapter_of: base }")), []);
+    assert.deepEqual(errorsOf(nodes("{ name: lora, adapter_of: lora }")), [
+      'zml.yaml:2:79 nodes[0].models[0].adapter_of: the model "lora" is no adapter of itself: name the model that it is loaded on, or take adapter_of out',
     ]);
   });
 

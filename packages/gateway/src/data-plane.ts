@@ -178,6 +178,7 @@ function isSameDestination(old: WorkerNode, next: WorkerNode): boolean {
     old.maxConnections === next.maxConnections &&
     old.keepAliveMs === next.keepAliveMs &&
     old.maxConnectionAgeMs === next.maxConnectionAgeMs &&
+    old.serverName === next.serverName &&
     old.allowsLinkLocal === next.allowsLinkLocal
   );
 }

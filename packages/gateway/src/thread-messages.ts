@@ -32,6 +32,8 @@ export interface WorkerNode {
   maxConnections: number;
   keepAliveMs: number;
   maxConnectionAgeMs: number;
+  /** Its name in TLS and in the host field; null: the host of its url. */
+  serverName: string | null;
   /** Its address may be link-local. */
   allowsLinkLocal: boolean;
   /** Names under which the node serves models, where they differ from ours: model index → upstream name. */

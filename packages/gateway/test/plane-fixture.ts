@@ -124,6 +124,7 @@ export async function startPlane(
       maxConnections: node.maxConnections ?? 64,
       keepAliveMs: node.keepAliveMs ?? 4000,
       maxConnectionAgeMs: 300_000,
+      serverName: null,
       allowsLinkLocal: false,
       upstreamModels: node.upstreamModel === undefined ? {} : { 0: node.upstreamModel },
     });

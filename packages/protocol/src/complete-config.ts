@@ -1,6 +1,7 @@
 import type { Endpoint } from "@zml/engine/reasons";
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
+import { completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import {
   type CustomConfig,
@@ -50,6 +51,8 @@ export interface PortConfig {
 /** A node with every default and override applied. */
 export interface NodeConfig {
   readonly id: string;
+  /** `file`, or the name of the source that found it. */
+  readonly origin: string;
   /** Without a slash at its end, so that upstream paths are appended as they are. */
   readonly url: string;
   readonly family: string;
@@ -61,6 +64,8 @@ export interface NodeConfig {
   /** `null`: on the node's own port. */
   readonly metricsUrl: string | null;
   readonly gpuExporter: GpuExporterConfig | null;
+  /** Its name in TLS and in the host field; `null`: the host of its url. */
+  readonly serverName: string | null;
   readonly allowLinkLocal: boolean;
   readonly gpus: number;
   /** As stated; NaN: unknown. With a `priceKey` it counts until the feed has a price. */
@@ -109,6 +114,7 @@ export interface Config {
   readonly store: StoreConfig;
   readonly evidence: EvidenceConfig;
   readonly prices: { readonly feeds: readonly FeedConfig[] };
+  readonly discovery: DiscoveryConfig;
   readonly keys: readonly KeyConfig[];
   /** Always with the account `default`. */
   readonly accounts: readonly AccountConfig[];
@@ -161,9 +167,10 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
     store: camelize(file.store),
     evidence: camelize(file.evidence),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
+    discovery: completeDiscovery(file.discovery),
     keys: file.keys.map((key) => camelize(key)),
     accounts,
-    nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover })),
+    nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover }, FILE_ORIGIN)),
     policies: file.policies.map((policy) => camelize(policy)),
     models: file.models.map((model) => ({
       name: model.name,
@@ -180,15 +187,19 @@ function port(section: ConfigFile["admin"]): PortConfig {
   return { listen, allowUnauthenticated: section.allow_unauthenticated };
 }
 
-interface Shared {
-  readonly timeouts: TimeoutsConfig;
-  readonly health: HealthConfig;
-  readonly failover: FailoverConfig;
-}
-
-function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeConfig {
+/**
+ * A valid node with every default and override applied.
+ * @param shared sections that it may override
+ * @param origin `file`, or the source that found it
+ */
+export function completeNode(
+  node: ConfigFile["nodes"][number],
+  shared: Pick<Config, "timeouts" | "health" | "failover">,
+  origin: string,
+): NodeConfig {
   return {
     id: node.id,
+    origin,
     url: node.url.replace(/\/+$/, ""),
     family: node.family,
     account: node.account,
@@ -197,6 +208,7 @@ function completeNode(node: ConfigFile["nodes"][number], shared: Shared): NodeCo
     custom: completeCustom(node.custom),
     metricsUrl: node.metrics_url ?? null,
     gpuExporter: node.gpu_exporter === undefined ? null : completeGpuExporter(node.gpu_exporter),
+    serverName: node.server_name ?? null,
     allowLinkLocal: node.allow_link_local,
     gpus: node.gpus,
     usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,

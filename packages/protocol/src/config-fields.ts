@@ -136,6 +136,27 @@ export function text(what: string) {
     .min(1, { error: `expected ${what}, got an empty text` });
 }
 
+/** A DNS name or an IPv4 address, without port and brackets. */
+export function hostName(what: string) {
+  return z
+    .string({ error: (issue) => `expected ${what}, got ${shown(issue.input)}` })
+    .regex(
+      /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*\.?$/,
+      {
+        error: (issue) => `expected ${what} such as vllm.example.net, got ${shown(issue.input)}`,
+      },
+    );
+}
+
+/** A name of the kind that Kubernetes gives to services, namespaces and ports. */
+export function label(what: string) {
+  return z
+    .string({ error: (issue) => `expected ${what}, got ${shown(issue.input)}` })
+    .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, {
+      error: (issue) => `expected ${what} of at most 63 characters out of a-z 0-9 -, got ${shown(issue.input)}`,
+    });
+}
+
 /** The name of an environment variable. People paste the key itself here, so the value is never shown. */
 export function envName() {
   const expected = "expected the name of an environment variable (the secret itself never stands in the file)";

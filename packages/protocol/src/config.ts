@@ -1,6 +1,7 @@
 import { COST_PRIORITIES, ENDPOINTS } from "@zml/engine/reasons";
 import { z } from "zod";
 import * as field from "./config-fields.ts";
+import { discoverySchemaFor } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
@@ -22,7 +23,6 @@ export type Scope = (typeof SCOPES)[number];
 
 /** Where several parts of a key path stand for any index, `[]` is written: `nodes[].cost.price`. */
 export const NOT_YET: Readonly<Record<string, string>> = {
-  discovery: "discovery is not there yet: list the nodes under nodes",
   telemetry: "telemetry is not there yet: take the section out",
   "data.tls": "TLS on the data port is not there yet: end TLS in front of ZML",
 };
@@ -287,68 +287,80 @@ const servedModelSchema = z.union(
   },
 );
 
-export const nodeSchema = z
-  .strictObject(
-    {
-      id: field.name("a node id").describe("Stable name; the same id with the same url keeps its counters."),
-      url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
-      family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
-      account: account(),
-      display_name: field.text("a text").max(256).optional().describe("For people."),
-      engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
-      custom: customSchema.optional().describe("Only with engine: custom."),
-      metrics_url: field
-        .nodeUrl()
-        .optional()
-        .describe("Where its metrics are, if not on its own port, such as http://10.0.0.21:8002/metrics."),
-      gpu_exporter: gpuExporterSchema
-        .optional()
-        .describe("A GPU exporter (DCGM, AMD) beside the node: second source of its free memory."),
-      allow_link_local: field
-        .flag()
-        .default(false)
-        .describe("Its addresses may be link-local or those of a cloud's metadata service."),
-      gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
-      cost: costSchema.optional().describe("What the node costs. Default: unknown."),
-      models: z
-        .array(servedModelSchema, list)
-        .optional()
-        .describe("The models that the node serves. Default: what it reports."),
-      max_in_flight: field
-        .count({ min: 1, max: 1_000_000 })
-        .optional()
-        .describe("Requests on the node at one time. Default: from the engine."),
-      max_connections: field.count({ min: 1, max: 65_536 }).default(512).describe("Sockets to the node, per worker."),
-      keep_alive_ms: field
-        .durationMs({ max: 3_600_000 })
-        // uvicorn and llama.cpp close idle sockets after 5 s: closing first avoids sending into a closing socket.
-        .default(4000)
-        .describe("Idle sockets to the node are closed after this long."),
-      max_connection_age_ms: field
-        .durationMs()
-        .default(300_000)
-        .describe("A socket is replaced after this long, so that names are looked up again."),
-      api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
-      http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
-      timeouts: z
-        .strictObject(timeoutFields, mapping)
-        .partial()
-        .optional()
-        .describe("Overrides the section timeouts for this node."),
-      health: z
-        .strictObject(healthFields, mapping)
-        .partial()
-        .optional()
-        .describe("Overrides the section health for this node."),
-      failover: z
-        .strictObject({ cooldown_ms: cooldownMs }, mapping)
-        .partial()
-        .optional()
-        .describe("Overrides failover.cooldown_ms for this node."),
-    },
-    mapping,
-  )
-  .superRefine(checkAddresses);
+const nodeObject = z.strictObject(
+  {
+    id: field.name("a node id").describe("Stable name; the same id with the same url keeps its counters."),
+    url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
+    family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
+    account: account(),
+    display_name: field.text("a text").max(256).optional().describe("For people."),
+    engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
+    custom: customSchema.optional().describe("Only with engine: custom."),
+    metrics_url: field
+      .nodeUrl()
+      .optional()
+      .describe("Where its metrics are, if not on its own port, such as http://10.0.0.21:8002/metrics."),
+    gpu_exporter: gpuExporterSchema
+      .optional()
+      .describe("A GPU exporter (DCGM, AMD) beside the node: second source of its free memory."),
+    server_name: field
+      .hostName("a host name")
+      .optional()
+      .describe("Its name in TLS and in the host field, where the url holds an address."),
+    allow_link_local: field
+      .flag()
+      .default(false)
+      .describe("Its addresses may be link-local or those of a cloud's metadata service."),
+    gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
+    cost: costSchema.optional().describe("What the node costs. Default: unknown."),
+    models: z
+      .array(servedModelSchema, list)
+      .optional()
+      .describe("The models that the node serves. Default: what it reports."),
+    max_in_flight: field
+      .count({ min: 1, max: 1_000_000 })
+      .optional()
+      .describe("Requests on the node at one time. Default: from the engine."),
+    max_connections: field.count({ min: 1, max: 65_536 }).default(512).describe("Sockets to the node, per worker."),
+    keep_alive_ms: field
+      .durationMs({ max: 3_600_000 })
+      // uvicorn and llama.cpp close idle sockets after 5 s: closing first avoids sending into a closing socket.
+      .default(4000)
+      .describe("Idle sockets to the node are closed after this long."),
+    max_connection_age_ms: field
+      .durationMs()
+      .default(300_000)
+      .describe("A socket is replaced after this long, so that names are looked up again."),
+    api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
+    http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
+    timeouts: z
+      .strictObject(timeoutFields, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides the section timeouts for this node."),
+    health: z
+      .strictObject(healthFields, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides the section health for this node."),
+    failover: z
+      .strictObject({ cooldown_ms: cooldownMs }, mapping)
+      .partial()
+      .optional()
+      .describe("Overrides failover.cooldown_ms for this node."),
+  },
+  mapping,
+);
+
+export const nodeSchema = nodeObject.superRefine(checkAddresses);
+
+/** What the nodes of a source have in common. A target's labels may name the family. */
+const nodeTemplateSchema = nodeObject
+  .omit({ id: true, url: true })
+  .partial({ family: true })
+  .describe("What its nodes have in common: every key of a node but id and url.");
+
+export const discoverySchema = discoverySchemaFor(nodeTemplateSchema);
 
 export const policySchema = z.strictObject(
   {
@@ -410,6 +422,7 @@ export const configFileSchema = z.strictObject(
     store: storeSchema,
     evidence: evidenceSchema,
     prices: pricesSchema,
+    discovery: discoverySchema,
     keys: z.array(keySchema, list).default([]).describe("API keys. None: loopback only, no key asked."),
     accounts: z.array(accountSchema, list).default([]).describe("Accounts; the account default always exists."),
     nodes: z.array(nodeSchema, list).default([]).describe("Serving endpoints."),

@@ -17,6 +17,18 @@ export {
   nearestName,
   parseConfigFile,
 } from "./config-issues.ts";
+export {
+  type DiscoveryConfig,
+  FILE_ORIGIN,
+  type NodeTemplate,
+  SOURCE_KEYS_OF_KINDS,
+  SOURCE_KINDS,
+  type SourceConfig,
+  type SourceKind,
+  type SourceRules,
+  TARGET_FIELDS,
+  type TargetField,
+} from "./discovery-config.ts";
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
 export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";

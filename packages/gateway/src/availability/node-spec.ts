@@ -51,6 +51,8 @@ export interface NodeSpec {
   readonly custom?: CustomConfig | null;
   /** Second source of its free memory; default: none. */
   readonly gpuExporter?: GpuExporterConfig | null;
+  /** Its name in TLS and in the host field; default: the host of its url. */
+  readonly serverName?: string | null;
   /** Its addresses may be link-local. Default false. */
   readonly allowsLinkLocal?: boolean;
   readonly health: HealthSettings;

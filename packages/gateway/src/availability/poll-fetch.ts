@@ -46,6 +46,8 @@ export interface PollRequest {
   readonly signal: AbortSignal;
   /** Round that it is part of: it may use that one's connection. Absent: a connection of its own. */
   readonly round?: RoundConnection;
+  /** The host's name in TLS and in the host field; default: that of `origin`. */
+  readonly serverName?: string | null;
   /** Also where the node's address is link-local. Default false. */
   readonly allowsLinkLocal?: boolean;
 }
@@ -100,8 +102,8 @@ export function createPollClient(): PollClient {
   };
 }
 
-function connectionTo({ origin, allowsLinkLocal = false }: Pick<PollRequest, "origin" | "allowsLinkLocal">) {
-  const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, allowsLinkLocal };
+function connectionTo({ origin, serverName = null, allowsLinkLocal = false }: PollRequest) {
+  const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, serverName, allowsLinkLocal };
   return new NodeConnection(targetOf(origin, limits));
 }
 

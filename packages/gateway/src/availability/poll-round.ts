@@ -69,7 +69,8 @@ export async function pollRound(
   let metricsFault: PollFault | null = null;
   const headers = { accept: "*/*", "user-agent": "zml" };
   const withKey = spec.apiKey === null ? headers : { ...headers, authorization: `Bearer ${spec.apiKey}` };
-  const target = { headers: withKey, signal, allowsLinkLocal: spec.allowsLinkLocal ?? false };
+  const { serverName = null, allowsLinkLocal = false } = spec;
+  const target = { headers: withKey, signal, serverName, allowsLinkLocal };
   const get = async (path: string | null, waitMs?: number): Promise<PollResponse | null> => {
     if (path === null) return null;
     try {
@@ -87,7 +88,8 @@ export async function pollRound(
       if (metricsUrl === null) return await fetch({ ...target, ...addressOf(spec.url, path) });
       // the key is the node's: another host does not get it
       const isSameHost = new URL(metricsUrl).hostname === new URL(spec.url).hostname;
-      return await fetch({ ...target, ...partsOf(metricsUrl), headers: isSameHost ? withKey : headers });
+      const own = isSameHost ? { serverName, headers: withKey } : { serverName: null, headers };
+      return await fetch({ ...target, ...partsOf(metricsUrl), ...own });
     } catch (error) {
       metricsFault = faultOf(error);
       return isAnswered(error) ? UNUSABLE : null;

@@ -1,7 +1,8 @@
 import { BUILT_IN_POLICY, type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, nearestName } from "@zml/protocol";
+import { checkDiscovery, isLabelled, rawSources, rawTemplates } from "./check-discovery.ts";
 import { checkPrices, rawFeeds } from "./check-prices.ts";
 import { bothLines } from "./config-problem.ts";
-import { entries, own, type RawEntry, type RawFile, textOf } from "./raw-file.ts";
+import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 
 /** What the rules found. */
 export interface Findings {
@@ -22,7 +23,9 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
     ...duplicates(file.policies, { what: "policy", key: "name", isPerAccount: true }, lineOf),
     ...duplicates(file.models, { what: "model", key: "name", isPerAccount: true }, lineOf),
     ...duplicates(rawFeeds(file), { what: "price feed", key: "name", isPerAccount: false }, lineOf),
+    ...duplicates(rawSources(file), { what: "source", key: "name", isPerAccount: false }, lineOf),
     ...prices.errors,
+    ...checkDiscovery(file),
     ...file.policies.flatMap((policy) =>
       duplicates(
         entries(policy, "accelerator_preference"),
@@ -30,7 +33,7 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
         lineOf,
       ),
     ),
-    ...file.nodes.flatMap((node) => duplicateServedModels(node, lineOf)),
+    ...nodeShapes(file).flatMap((node) => duplicateServedModels(node, lineOf)),
     ...unknownAccounts(file),
     ...unknownPolicies(file),
     ...reservedPolicies(file),
@@ -47,6 +50,17 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
       ...prices.warnings,
     ],
   };
+}
+
+/** What says something about nodes: themselves, and the templates of those that are found. */
+function nodeShapes(file: RawFile): RawEntry[] {
+  return [...file.nodes, ...rawTemplates(file)];
+}
+
+/** Accounts whose nodes may be anything, since labels say it. */
+function openAccounts(file: RawFile, field: "family" | "models"): Set<string> {
+  const open = rawSources(file).filter((source) => isLabelled(source, field));
+  return new Set(open.map((source) => accountOf(section(source, "node"))));
 }
 
 interface Identity {
@@ -112,7 +126,7 @@ function servedModels(node: RawEntry): { name: string; path: ConfigPath }[] {
 
 function unknownAccounts(file: RawFile): ConfigIssue[] {
   const known = new Set([DEFAULT_ACCOUNT, ...file.accounts.flatMap((account) => textOf(account, "name") ?? [])]);
-  const owned = [...file.keys, ...file.nodes, ...file.policies, ...file.models];
+  const owned = [...file.keys, ...nodeShapes(file), ...file.policies, ...file.models];
   return owned.flatMap((entry) => {
     const account = textOf(entry, "account");
     if (account === undefined || known.has(account)) return [];
@@ -169,7 +183,7 @@ function reservedPolicies(file: RawFile): ConfigIssue[] {
 }
 
 function customWithoutEngine(file: RawFile): ConfigIssue[] {
-  return file.nodes
+  return nodeShapes(file)
     .filter((node) => own(node, "custom") !== undefined && textOf(node, "engine") !== "custom")
     .map((node) => ({
       path: [...node.path, "custom"],
@@ -181,8 +195,10 @@ function customWithoutEngine(file: RawFile): ConfigIssue[] {
 
 /** Its nodes may come later, so it is no error. */
 function familiesWithoutNodes(file: RawFile): ConfigIssue[] {
-  const nodesOf = byAccount(file.nodes);
+  const nodesOf = byAccount(nodeShapes(file));
+  const open = openAccounts(file, "family");
   return file.policies.flatMap((policy) => {
+    if (open.has(accountOf(policy))) return [];
     const nodes = nodesOf.get(accountOf(policy)) ?? [];
     const families = new Set(nodes.flatMap((node) => textOf(node, "family") ?? []));
     return entries(policy, "accelerator_preference").flatMap((preference) => {
@@ -223,8 +239,9 @@ function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
 /** Names that the nodes of each account list; "open": one of them lists none. */
 function servedByAccount(file: RawFile): Map<string, Set<string> | "open"> {
   const served = new Map<string, Set<string> | "open">();
-  for (const [account, nodes] of byAccount(file.nodes)) {
-    const isOpen = nodes.some((node) => !Array.isArray(own(node, "models")));
+  const open = openAccounts(file, "models");
+  for (const [account, nodes] of byAccount(nodeShapes(file))) {
+    const isOpen = open.has(account) || nodes.some((node) => !Array.isArray(own(node, "models")));
     served.set(account, isOpen ? "open" : new Set(nodes.flatMap((node) => servedModels(node).map((one) => one.name))));
   }
   return served;

@@ -88,7 +88,12 @@ function besideFile(config: Config, fileName: string): Config {
     apiKeyFile: absolute(feed.apiKeyFile),
     credentialsFile: absolute(feed.credentialsFile),
   }));
-  return { ...config, prices: { feeds } };
+  const sources = config.discovery.sources.map((source) => ({
+    ...source,
+    paths: source.paths.map((path) => resolve(folder, path)),
+    kubeconfig: absolute(source.kubeconfig),
+  }));
+  return { ...config, prices: { feeds }, discovery: { ...config.discovery, sources } };
 }
 
 const START: TextPlace = { line: 1, column: 1 };

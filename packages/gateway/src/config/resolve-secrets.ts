@@ -1,4 +1,5 @@
 import type { Config, ConfigIssue, KeyConfig } from "@zml/protocol";
+import { rawTemplates } from "./check-discovery.ts";
 import { rawFeeds } from "./check-prices.ts";
 import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 import { Secret } from "./secret.ts";
@@ -14,10 +15,12 @@ export interface ConfigSecrets {
   readonly nodes: ReadonlyMap<string, Secret>;
   /** The keys of price feeds that come from the environment, by feed name; feeds without one are absent. */
   readonly feeds: ReadonlyMap<string, Secret>;
+  /** The keys of the nodes that a source finds, by source name; sources without one are absent. */
+  readonly sources: ReadonlyMap<string, Secret>;
 }
 
 /** What a configuration with problems comes with. */
-export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map(), feeds: new Map() };
+export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map(), feeds: new Map(), sources: new Map() };
 
 /** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
 export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
@@ -44,7 +47,7 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
       });
     }
   }
-  for (const owner of [...file.nodes, ...rawFeeds(file)]) {
+  for (const owner of [...file.nodes, ...rawFeeds(file), ...rawTemplates(file)]) {
     const variable = textOf(owner, "api_key_env");
     if (variable === undefined || !isVariableName(variable)) continue;
     const problem = checkVariable(owner, "api_key_env", variable, env);
@@ -61,6 +64,11 @@ export function resolveSecrets(config: Config, env: Environment): ConfigSecrets 
     nodes: new Map(config.nodes.flatMap(({ id, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[id, value(apiKeyEnv)]]))),
     feeds: new Map(
       config.prices.feeds.flatMap(({ name, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[name, value(apiKeyEnv)]])),
+    ),
+    sources: new Map(
+      config.discovery.sources.flatMap(({ name, node }) =>
+        node.api_key_env === undefined ? [] : [[name, value(node.api_key_env)]],
+      ),
     ),
   };
 }

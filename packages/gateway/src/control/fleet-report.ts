@@ -23,6 +23,8 @@ export interface NodeReportJson extends NodeTruthJson {
   readonly id: string;
   readonly url: string;
   readonly account: string;
+  /** `file`, or the name of the discovery source that found it. */
+  readonly origin: string;
   readonly family: string;
   readonly engine: string | null;
   readonly models: readonly string[];
@@ -154,6 +156,7 @@ function nodeReport(sources: ReportSources, node: FleetNode): NodeReportJson {
     id: config.id,
     url: config.url,
     account: config.account,
+    origin: config.origin,
     family: config.family,
     engine: node.engine,
     models: [...node.placements.keys()],

@@ -22,6 +22,7 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
     metricsUrl: config.metricsUrl,
     custom: config.engine === "custom" ? config.custom : null,
     gpuExporter: config.gpuExporter,
+    serverName: config.serverName,
     allowsLinkLocal: config.allowLinkLocal,
     health: config.health,
     maxInFlight: config.maxInFlight,

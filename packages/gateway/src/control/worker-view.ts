@@ -29,6 +29,7 @@ export function workerNode(
     maxConnections: config.maxConnections,
     keepAliveMs: config.keepAliveMs,
     maxConnectionAgeMs: config.maxConnectionAgeMs,
+    serverName: config.serverName,
     allowsLinkLocal: config.allowLinkLocal,
     upstreamModels,
   };

@@ -57,6 +57,7 @@ export class Upstream {
       target: targetOf(node.url, {
         connectMs: node.timeouts.connectMs,
         headerBytes,
+        serverName: node.serverName,
         allowsLinkLocal: node.allowsLinkLocal,
       }),
       maxConnections: node.maxConnections,

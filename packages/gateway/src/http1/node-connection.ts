@@ -22,6 +22,8 @@ export interface ConnectionTarget {
   connectMs: number;
   /** Largest response head, bytes. */
   headerBytes: number;
+  /** Name of the server in TLS, where `host` is an address; default: `host`. */
+  serverName?: string;
   /** Also to link-local and metadata addresses; see `node-lookup.ts`. */
   allowsLinkLocal?: boolean;
 }
@@ -155,7 +157,7 @@ export class NodeConnection implements ResponseHandler {
   }
 
   #open(request: NodeRequest): void {
-    const { host, port, isTls, connectMs, allowsLinkLocal = false } = this.#target;
+    const { host, port, isTls, connectMs, serverName = host, allowsLinkLocal = false } = this.#target;
     if (!allowsLinkLocal && whyNoNodeAddress(host) !== null) {
       this.#refuse();
       return;
@@ -163,7 +165,7 @@ export class NodeConnection implements ResponseHandler {
     const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
     const checked = allowsLinkLocal ? {} : { lookup: lookupNode };
     // TLS knows names of servers only, no addresses
-    const name = isIP(host) === 0 ? { servername: host } : {};
+    const name = isIP(serverName) === 0 ? { servername: serverName } : {};
     const socket = isTls
       ? connectTls({ ...address, ...checked, ...name, ALPNProtocols: ["http/1.1"] })
       : connect({ ...address, ...checked });
@@ -297,11 +299,15 @@ export class NodeConnection implements ResponseHandler {
  * Where the connections of a URL go.
  *
  * @param limits `connectMs` time for the connect (and TLS), ms; `headerBytes` the largest response head;
- *   `allowsLinkLocal` as of the node (default false).
+ *   `serverName` the host's name in TLS and in the `host` field (default: the URL's host); `allowsLinkLocal` as of the
+ *   node (default false).
  */
 export function targetOf(
   url: string,
-  limits: { connectMs: number; headerBytes: number; allowsLinkLocal?: boolean },
+  {
+    serverName = null,
+    ...limits
+  }: { connectMs: number; headerBytes: number; serverName?: string | null; allowsLinkLocal?: boolean },
 ): ConnectionTarget {
   const { protocol, hostname, port, host } = new URL(url);
   const isTls = protocol === "https:";
@@ -310,7 +316,8 @@ export function targetOf(
     host: hostname.replace(/^\[|\]$/g, ""),
     port: port === "" ? (isTls ? 443 : 80) : Number(port),
     isTls,
-    authority: host,
+    authority: serverName === null ? host : `${serverName}${port === "" ? "" : `:${port}`}`,
+    ...(serverName === null ? {} : { serverName }),
     ...limits,
   };
 }

@@ -44,10 +44,13 @@ export function factOf(responses: PollResponses, path: string) {
   return objectOf(responses.facts[path] ?? null);
 }
 
+/** Where an engine's own names begin: behind those of its runtime, some 2,000 characters. */
+const HEAD_CHARACTERS = 131_072;
+
 /** True when a metrics text has a line of a name with this prefix, as sample or as comment. */
 export function hasMetric(metrics: PollResponse | null, prefix: string): boolean {
   if (!isOk(metrics)) return false;
-  const { body } = metrics;
+  const body = metrics.body.slice(0, HEAD_CHARACTERS);
   return ["", "# HELP ", "# TYPE "].some((before) => {
     const line = before + prefix;
     return body.startsWith(line) || body.includes(`\n${line}`);

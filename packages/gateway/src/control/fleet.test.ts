@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyUpdate, createDirectory, createFleetTable, type Directory, type FleetTable } from "@zml/engine";
+import { applyUpdate, CELL, createDirectory, createFleetTable, type Directory, type FleetTable } from "@zml/engine";
 import { reportedModel } from "../availability/adapters/adapter.ts";
 import type { WorkerUpdate } from "../thread-messages.ts";
 import { Fleet, type FleetChange } from "./fleet.ts";
@@ -48,6 +48,35 @@ function rowOf(fleet: Fleet, id: string): number {
 function modelRows(directory: Directory, name: string, account = "default"): number[] {
   return [...(directory.accounts.get(account)?.models.get(name)?.rows ?? [])];
 }
+
+test("a price by reference is written for the nodes that name it, and a stated one counts until there is one", () => {
+  const prices = new Map<string, number>();
+  const table = createFleetTable({ nodes: 8, workers: 1 });
+  const source = { usdPerGpuHour: (key: string) => prices.get(key) ?? Number.NaN };
+  const fleet = new Fleet(table, createNameRegistry(), source);
+  const feeds = "prices:\n  feeds:\n    - { name: f, provider: lambda }\n";
+  const cost = (text: string) => `family: H100, models: [m], gpus: 8, cost: { ${text} }`;
+  const { config, secrets } = configured(
+    feeds +
+      nodes(
+        node("a", cost("price: f/any/x/on_demand, usd_per_gpu_hour: 3")),
+        node("b", cost("price: f/any/x/on_demand")),
+        node("c", cost("price: f/any/y/on_demand")),
+        node("d", cost("usd_per_gpu_hour: 1")),
+      ),
+  );
+  fleet.setConfig(config, secrets);
+  fleet.commit();
+  const row = (id: string) => table.priceUsdPerHour[rowOf(fleet, id)];
+  assert.deepEqual(["a", "b", "c", "d"].map(row), [24, Number.NaN, Number.NaN, 8]);
+  const before = Atomics.load(table.cells, CELL.sequence);
+  prices.set("f/any/x/on_demand", 2).set("f/any/y/on_demand", 5);
+  fleet.writePrices(new Set(["f/any/x/on_demand"]));
+  assert.deepEqual(["a", "b", "c", "d"].map(row), [16, 16, Number.NaN, 8], "only what changed is written");
+  assert.equal(Atomics.load(table.cells, CELL.sequence), before + 2, "published");
+  fleet.commit();
+  assert.deepEqual(["a", "b", "c", "d"].map(row), [16, 16, 40, 8]);
+});
 
 test("a node gets a row with what its configuration says", () => {
   const { fleet, table, apply } = setUp();

@@ -54,10 +54,12 @@ export interface RunnerOptions {
 /** Fetches until it is stopped; never two fetches at a time. */
 export class FeedRunner {
   readonly #options: RunnerOptions;
-  readonly #stopping = new AbortController();
+  #isStopped = false;
   #timer: NodeJS.Timeout | null = null;
   #watchTimer: NodeJS.Timeout | null = null;
   #running: Promise<void> | null = null;
+  /** Ends the fetch that runs. */
+  #ending: AbortController | null = null;
   #failures = 0;
   #nextAtMs = Number.NaN;
   /** Versions of a watched source: at the last fetch, and at the last look. */
@@ -99,20 +101,21 @@ export class FeedRunner {
 
   /** Ends it; what runs is aborted and not waited for by anything else. Resolves when nothing of it runs. */
   async stop(): Promise<void> {
-    this.#stopping.abort();
+    this.#isStopped = true;
+    this.#ending?.abort();
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#watchTimer !== null) clearTimeout(this.#watchTimer);
     await this.#running;
   }
 
   #fetch(): void {
-    if (this.#running !== null || this.#stopping.signal.aborted) return;
+    if (this.#running !== null || this.#isStopped) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
     this.#nextAtMs = Number.NaN;
     this.#running = this.#fetchOnce().then((pauseMs) => {
       this.#running = null;
-      if (this.#stopping.signal.aborted) return;
+      if (this.#isStopped) return;
       this.#nextAtMs = this.#options.clock.nowMs() + pauseMs;
       this.#timer = setTimeout(() => this.#fetch(), pauseMs);
       this.#timer.unref();
@@ -122,10 +125,14 @@ export class FeedRunner {
   /** Never rejects. Returns the pause to the next fetch, ms. */
   async #fetchOnce(): Promise<number> {
     const { config, apiKey, feed, clock, events } = this.#options;
-    const stopping = this.#stopping.signal;
-    const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(), config.timeoutMs);
-    const signal = AbortSignal.any([deadline.signal, stopping]);
+    const ending = new AbortController();
+    this.#ending = ending;
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      ending.abort();
+    }, config.timeoutMs);
+    const { signal } = ending;
     const notes: string[] = [];
     const note = (text: string): void => {
       if (notes.length < NOTES_MAX) notes.push(text.slice(0, NOTE_CHARACTERS_MAX));
@@ -135,15 +142,14 @@ export class FeedRunner {
       this.#fetchedVersion = version;
       const fetched = feed.fetchPrices({ config, apiKey, signal, unixMs: clock.unixMs(), note });
       const quotes = await untilAborted(fetched, signal);
-      if (stopping.aborted) return 0;
+      if (this.#isStopped) return 0;
       if (quotes.length === 0) throw new FeedError(emptyText(notes));
       this.#failures = 0;
       events.onAnswer({ quotes, notes, fetchedAtMs: clock.unixMs() });
       return jittered(config.intervalMs, clock.random());
     } catch (error) {
-      if (stopping.aborted) return 0;
+      if (this.#isStopped) return 0;
       this.#failures += 1;
-      const isLate = deadline.signal.aborted;
       const failure = isLate
         ? new FeedError(`no whole answer within timeout_ms (${config.timeoutMs})`)
         : asError(error);
@@ -154,6 +160,7 @@ export class FeedRunner {
       return Math.max(jittered(backOffMs, clock.random()), statedMs);
     } finally {
       clearTimeout(timer);
+      this.#ending = null;
     }
   }
 
@@ -161,7 +168,7 @@ export class FeedRunner {
   async #look(): Promise<void> {
     const { config, feed } = this.#options;
     const version = await feed.sourceVersion?.({ config }).catch(() => undefined);
-    if (this.#stopping.signal.aborted) return;
+    if (this.#isStopped) return;
     if (version !== undefined) {
       if (version !== this.#fetchedVersion && version === this.#seenVersion) this.#fetch();
       this.#seenVersion = version;

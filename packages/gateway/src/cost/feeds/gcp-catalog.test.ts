@@ -98,6 +98,7 @@ function credentialsFile(t: TestContext, tokenUrl: string): string {
     subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     token_url: `${tokenUrl}/v1/token`,
     credential_source: { file: subject },
+    quota_project_id: "pays-for-it",
   };
   writeFileSync(path, JSON.stringify(file));
   return path;
@@ -126,6 +127,7 @@ test("gcp_catalog: credentials of a file get a token of their endpoint, and the 
   const { prices } = await fetchOnce("gcp_catalog", yaml(server.url, GPU_ONLY, key));
   assert.equal(prices["us-central1/a3/on_demand"], 10);
   assert.equal(server.asked[0]?.headers.authorization, `Bearer ya29.${SECRET}`);
+  assert.equal(server.asked[0]?.headers["x-goog-user-project"], "pays-for-it");
   const form = new URLSearchParams(tokens.asked[0]?.body);
   assert.equal(form.get("subject_token"), `subject-${SECRET}`);
   assert.equal(form.get("scope"), "https://www.googleapis.com/auth/cloud-billing.readonly");

@@ -186,8 +186,13 @@ async function credentials(context: FeedContext): Promise<Record<string, string>
       projectId: "none",
       ...(credentialsFile === null ? {} : { keyFilename: credentialsFile }),
     });
-    const token = await auth.getAccessToken();
-    if (typeof token === "string" && /^[!-~]+$/.test(token)) return { authorization: `Bearer ${token}` };
+    const headers = await auth.getRequestHeaders();
+    const authorization = headers.get("authorization");
+    // a person's credentials name the project that is asked under; without it Google refuses them
+    const project = headers.get("x-goog-user-project");
+    if (authorization !== null) {
+      return { authorization, ...(project === null ? {} : { "x-goog-user-project": project }) };
+    }
   } catch (cause) {
     // the library's texts quote paths and answers of the token endpoint
     throw new FeedError(

@@ -62,8 +62,10 @@ export class FakeTrtllm extends StrictOpenAi {
     if (apiKey !== "" && path.startsWith("/v1/") && exchange.header("authorization") !== `Bearer ${apiKey}`) {
       exchange.json(401, { error: "Unauthorized" });
     } else if (GET_ROUTES.has(path) && method === "GET") this.#get(exchange);
-    else if (POST_ROUTES.has(path) && method === "POST") this.infer(exchange, () => true);
-    else if (GET_ROUTES.has(path) || POST_ROUTES.has(path)) exchange.json(405, { detail: "Method Not Allowed" });
+    else if (POST_ROUTES.has(path) && method === "POST") {
+      if (this.#isGone) this.failed(exchange, undefined);
+      else this.infer(exchange, () => true);
+    } else if (GET_ROUTES.has(path) || POST_ROUTES.has(path)) exchange.json(405, { detail: "Method Not Allowed" });
     else exchange.json(404, { detail: "Not Found" });
   }
 

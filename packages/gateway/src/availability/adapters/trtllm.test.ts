@@ -88,6 +88,7 @@ testAdapter(trtllm, {
     { claim: "an unknown member", answer: plain(400, { error: EXTRA }), expected: "caller_error" },
     { claim: "an unknown route", answer: plain(404, { detail: "Not Found" }), expected: "endpoint_unsupported" },
     { claim: "an error of the engine", answer: plain(500, { error: "executor failed" }), expected: "failure" },
+    { claim: "a full queue", answer: plain(503, { error: "the server is overloaded" }), expected: "overloaded" },
     { claim: "an engine that is gone", answer: plain(503, "LLM is unavailable"), expected: "failure" },
   ],
 });

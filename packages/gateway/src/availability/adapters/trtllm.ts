@@ -100,6 +100,8 @@ function classify(answer: Answer): AdapterVerdict | null {
   const error = errorOf(answer);
   if (error === null) return isAborted(answer) ? "failure" : null;
   if (isContextError(error)) return "too_large";
+  // no limit of its own is known; what stands in front of it may have one
+  if (error.status === 503 && /overload|queue.{0,20}full|too many/i.test(error.message)) return "overloaded";
   // the name of a model is not looked at, so that a 404 is about the route
   if (error.status === 404) return "endpoint_unsupported";
   return verdictWithoutWords(answer, error);

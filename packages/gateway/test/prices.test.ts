@@ -7,7 +7,6 @@ import { test } from "node:test";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import type { Gateway } from "../src/control/gateway.ts";
 import type { PricesReportJson } from "../src/cost/index.ts";
-import type { PricePoint } from "../src/cost/quote.ts";
 import { priceServer } from "../src/cost/testing/price-server.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";
 
@@ -90,34 +89,28 @@ test("a feed that never answers holds up neither the start nor a request, and th
   assert.equal(prices[0]?.usd_per_gpu_hour, null);
 });
 
-test("prices of the last run count from the start on, and changes go to where they came from", async (t) => {
+test("prices of the last run count from the start on, until a fetch says otherwise", async (t) => {
   const fake = await fakeNode(t);
   const gate = Promise.withResolvers<void>();
-  const server = await priceServer(t, () => (response) => {
-    void gate.promise.then(() => response.end(list(2, 3)));
-  });
-  const key = "spot/east/h100/spot";
-  const points: PricePoint[] = [];
-  const before = Date.now() - 60_000;
-  const priceHistory = {
-    append: (more: readonly PricePoint[]) => void points.push(...more),
-    loadLatest: async () => [{ key, usdPerGpuHour: 7, observedAtMs: before, fetchedAtMs: before }],
-  };
-  const { gateway } = await startOn(
-    t,
+  const server = await priceServer(t, () => ({ body: list(7, 3) }));
+  const storeFolder = folder(t);
+  const text =
     `${PORTS}prices:\n  feeds:\n    - { name: spot, provider: url, url: "${server.url}/list" }\n` +
-      `nodes:\n${node("h", fake.url, "H100", `price: ${key}, usd_per_gpu_hour: 5`)}${POLICY}`,
-    { priceHistory },
-  );
-  const price = () => gateway.stats().fleet.nodes[0]?.price_usd_per_hour;
-  await until("the price of the last run counts", () => price() === 7);
-  assert.equal(points.length, 0);
+    `nodes:\n${node("h", fake.url, "H100", "price: spot/east/h100/spot, usd_per_gpu_hour: 5")}${POLICY}`;
+  const priceOf = (gateway: Gateway) => gateway.stats().fleet.nodes[0]?.price_usd_per_hour;
+
+  const first = await startOn(t, text, { storeFolder });
+  await until("the price is fetched", () => priceOf(first.gateway) === 7);
+  await first.gateway.stop();
+
+  server.answer = () => (response) => {
+    void gate.promise.then(() => response.end(list(2, 3)));
+  };
+  const second = await startOn(t, text, { storeFolder });
+  await until("the price of the last run counts", () => priceOf(second.gateway) === 7);
   gate.resolve();
-  await until("it is fetched", () => price() === 2);
-  assert.deepEqual(
-    points.map((point) => [point.key, point.usdPerGpuHour]),
-    [[key, 2]],
-  );
+  await until("it is fetched", () => priceOf(second.gateway) === 2);
+  await second.gateway.stop();
 });
 
 test("a node whose reference changes has its new price with the reload, and a feed that stayed is not asked again", async (t) => {

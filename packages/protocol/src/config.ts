@@ -209,7 +209,15 @@ export const failoverSchema = z
 export const storeSchema = z
   .strictObject(
     {
-      path: field.text("a path").default("zml-data").describe('Beside the file. ":memory:" keeps nothing.'),
+      path: field
+        .text("a path")
+        .default("zml-data")
+        .describe('Folder of the store, beside the file. ":memory:" keeps nothing.'),
+      learned_days: field
+        .count({ min: 1, max: 3_650 })
+        .default(30)
+        .describe("What was learned of a node that is not seen for this long is forgotten."),
+      price_days: field.count({ min: 1, max: 3_650 }).default(90).describe("How long price changes are kept."),
     },
     mapping,
   )

@@ -1,11 +1,12 @@
 /** `zml serve`: runs the gateway until it is told to stop. */
 
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { formatListen } from "@zml/protocol";
 import { formatProblems } from "../config/config-problem.ts";
 import { type Gateway, startGateway } from "../control/gateway.ts";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
+import { MEMORY } from "../store/store-messages.ts";
 import { readConfigFile } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
@@ -37,6 +38,7 @@ export async function serve(
       log,
       readAgain: () => readConfigFile(fileName, terminal.env),
       configPath: resolve(fileName),
+      storeFolder: storeFolder(fileName, read.config.store.path),
     });
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
@@ -53,4 +55,9 @@ export async function serve(
   const { interrupted, isClean } = await gateway.stop();
   log.info({ interrupted }, isClean ? "drained" : "ended before every worker had drained");
   return isClean ? EXIT.ok : EXIT.failed;
+}
+
+/** `store.path` is beside the file that names it, wherever the process was started. */
+function storeFolder(fileName: string, path: string): string {
+  return path === MEMORY ? path : resolve(dirname(fileName), path);
 }

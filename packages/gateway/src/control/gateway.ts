@@ -18,9 +18,10 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
-import { PriceBook, type PriceHistory, pricesReport } from "../cost/index.ts";
+import { PriceBook, pricesReport } from "../cost/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
-import type { LearnedNumber } from "../store/operations.ts";
+import { Store } from "../store/store.ts";
+import { MEMORY } from "../store/store-messages.ts";
 import { AdminServer } from "./admin-server.ts";
 import { watchConfigFile } from "./config-watch.ts";
 import { currentSamples } from "./current-samples.ts";
@@ -28,6 +29,7 @@ import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
+import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
@@ -54,8 +56,8 @@ export interface GatewayOptions {
   readonly log?: GatewayLog;
   /** Reads the configuration anew; absent: `reload` refuses. */
   readonly readAgain?: () => ReadConfigResult | Promise<ReadConfigResult>;
-  /** Where price changes are recorded and come from after a restart. Default: in memory only. */
-  readonly priceHistory?: PriceHistory;
+  /** Folder of the store. Absent or ":memory:": nothing outlives the process. */
+  readonly storeFolder?: string;
   /** Watched for changes; null or absent: not watched. */
   readonly configPath?: string | null;
   /** Entry of the workers; default: the product's. */
@@ -99,10 +101,6 @@ export interface Gateway {
   stats(): GatewayStats;
   /** The story of a decision; null: no such record. */
   explain(id: string): DecisionJson | null;
-  /** What was learned from traffic, as rows that another process can take. */
-  exportLearned(): LearnedNumber[];
-  /** Takes what another process learned, for nodes there are and nodes to come; what was measured here stays. */
-  importLearned(rows: readonly LearnedNumber[]): void;
 }
 
 /**
@@ -133,6 +131,9 @@ class RunningGateway implements Gateway {
   readonly #fleet: Fleet;
   readonly #prices: PriceBook;
   readonly #learned: LearnedNumbers;
+  /** Null: nothing outlives the process. */
+  readonly #store: Store | null;
+  readonly #kept: KeptState | null;
   readonly #poller: Poller;
   readonly #workers: Workers;
   readonly #admin: AdminServer;
@@ -161,10 +162,14 @@ class RunningGateway implements Gateway {
     const clockOriginMs = monotonicMs();
     this.#clock = createClock(clockOriginMs);
     this.#unixOriginMs = Date.now();
+    const { storeFolder } = options;
+    const hasStore = storeFolder !== undefined && storeFolder !== MEMORY;
+    this.#store = hasStore ? new Store({ folder: storeFolder, log: this.#log }) : null;
+    this.#kept = this.#store === null ? null : this.#createKept(this.#store);
     this.#prices = new PriceBook({
       log: this.#log,
       clock: { nowMs: () => this.#clock.nowMs(), unixMs: () => Date.now(), random: () => Math.random() },
-      ...(options.priceHistory === undefined ? {} : { history: options.priceHistory }),
+      ...(this.#kept === null ? {} : { history: this.#kept }),
       onChange: (keys) => this.#fleet.writePrices(keys),
     });
     this.#fleet = new Fleet(this.#table, this.#names, this.#prices);
@@ -221,6 +226,7 @@ class RunningGateway implements Gateway {
     const { data, admin } = this.#config;
     await probePort(data.listen, "data.listen");
     this.#adminPort = await this.#admin.listen(admin.listen);
+    await this.#restore();
     // prices come when they come: nothing waits for them
     this.#prices.configure(this.#config, this.#secrets);
     this.#fleet.setConfig(this.#effective(this.#config), this.#secrets);
@@ -247,6 +253,8 @@ class RunningGateway implements Gateway {
   async abandon(): Promise<void> {
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
+    await this.#kept?.stop();
+    await this.#store?.close();
   }
 
   reload(): Promise<ReloadResult> {
@@ -273,12 +281,21 @@ class RunningGateway implements Gateway {
     return findDecision(id, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs });
   }
 
-  exportLearned(): LearnedNumber[] {
-    return this.#learned.exportLearned();
+  #createKept(store: Store): KeptState {
+    return new KeptState({
+      store,
+      log: this.#log,
+      nowMs: () => Date.now(),
+      retention: () => this.#config.store,
+      exportLearned: () => this.#learned.exportLearned(),
+    });
   }
 
-  importLearned(rows: readonly LearnedNumber[]): void {
-    this.#learned.importLearned(rows);
+  /** Brings back what the last process learned. A store that can't tell costs no more than that. */
+  async #restore(): Promise<void> {
+    if (this.#store === null || this.#kept === null) return;
+    await this.#store.open();
+    this.#learned.importLearned(await this.#kept.loadLearned());
   }
 
   #createPoller(): Poller {
@@ -390,6 +407,8 @@ class RunningGateway implements Gateway {
     this.#end();
     const drained = await this.#workers.drain(graceMs);
     await Promise.all([this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
+    await this.#kept?.stop();
+    await this.#store?.close();
     return drained;
   }
 

@@ -5,9 +5,7 @@ import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { MIGRATIONS } from "./migrations.ts";
 import { StoreFault, toStoreFault } from "./store-fault.ts";
-
-/** Keeps nothing. */
-export const MEMORY = ":memory:";
+import { MEMORY } from "./store-messages.ts";
 
 /** A lock of another process is waited for this long, ms: a backup holds it for less. */
 const BUSY_TIMEOUT_MS = 2_000;

@@ -3,6 +3,9 @@
 import type { StoreCallName } from "./operations.ts";
 import type { StoreFaultKind } from "./store-fault.ts";
 
+/** In place of a folder: keeps nothing. */
+export const MEMORY = ":memory:";
+
 /** `workerData` of the store's thread. */
 export interface StoreThreadStart {
   /** The file, or ":memory:". */

@@ -6,10 +6,10 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, it, type TestContext } from "node:test";
 import { SILENT_LOG } from "../control/gateway-log.ts";
 import { MIGRATIONS } from "./migrations.ts";
-import { MEMORY } from "./open-database.ts";
 import { createOperations, type LearnedNumber, type StoredPrice } from "./operations.ts";
 import { Store, type StoreOptions } from "./store.ts";
 import { toStoreFault } from "./store-fault.ts";
+import { MEMORY } from "./store-messages.ts";
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "zml-store-"));
@@ -18,8 +18,9 @@ function folderOf(t: TestContext): string {
 }
 
 async function open(t: TestContext, folder: string, options: Partial<StoreOptions> = {}): Promise<Store> {
-  const store = await Store.open({ folder, log: SILENT_LOG, ...options });
+  const store = new Store({ folder, log: SILENT_LOG, ...options });
   t.after(() => store.close());
+  await store.open();
   return store;
 }
 
@@ -47,7 +48,7 @@ describe("a store that can't be used", () => {
     database.exec(`PRAGMA user_version = ${MIGRATIONS.length + 7}`);
     database.close();
     const before = readFileSync(join(folder, "zml.sqlite"));
-    await assert.rejects(Store.open({ folder, log: SILENT_LOG }), (error: Error) => {
+    await assert.rejects(open(t, folder), (error: Error) => {
       assert.equal(error.name, "StartError");
       assert.match(error.message, new RegExp(`version ${MIGRATIONS.length + 7} .* knows ${MIGRATIONS.length}`));
       return true;
@@ -58,7 +59,7 @@ describe("a store that can't be used", () => {
   it("is refused when the file is no database", async (t) => {
     const folder = folderOf(t);
     writeFileSync(join(folder, "zml.sqlite"), "not a database at all, but long enough to have a header".repeat(50));
-    await assert.rejects(Store.open({ folder, log: SILENT_LOG }), /restore a backup/);
+    await assert.rejects(open(t, folder), /restore a backup/);
   });
 
   it("starts degraded where the folder can't be made, and says so once", async (t) => {

@@ -8,10 +8,9 @@ import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
-import { MEMORY } from "./open-database.ts";
 import type { StoreCallName, StoreCalls } from "./operations.ts";
 import { StoreFault } from "./store-fault.ts";
-import type { FromStoreThread, StoreThreadStart, ToStoreThread } from "./store-messages.ts";
+import { type FromStoreThread, MEMORY, type StoreThreadStart, type ToStoreThread } from "./store-messages.ts";
 
 /** Name of the file inside `store.path`. */
 const FILE_NAME = "zml.sqlite";
@@ -66,7 +65,7 @@ export class Store implements StoreClient {
   #reason: string | null = null;
   #isClosed = false;
 
-  private constructor(options: StoreOptions) {
+  constructor(options: StoreOptions) {
     this.#options = options;
   }
 
@@ -75,18 +74,13 @@ export class Store implements StoreClient {
    *
    * @throws StartError when the file belongs to a newer ZML or is damaged.
    */
-  static async open(options: StoreOptions): Promise<Store> {
-    const store = new Store(options);
+  async open(): Promise<void> {
     try {
-      await store.#send(null, null);
+      await this.#send(null, null);
     } catch (error) {
+      if (error instanceof StoreFault && error.isFinal) throw new StartError(error.message);
       if (!(error instanceof StoreFault)) throw error;
-      if (error.isFinal) {
-        await store.close();
-        throw new StartError(error.message);
-      }
     }
-    return store;
   }
 
   get status(): StoreStatus {

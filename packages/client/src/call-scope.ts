@@ -82,9 +82,9 @@ export class CallScope {
     return watch;
   }
 
-  /** Starts a timer of its own. @returns what stops it */
+  /** Starts a timer of its own, which keeps no process alive. @returns what stops it */
   after(delayMs: number, onEnd: () => void): () => void {
-    return this.#timing.startTimer(delayMs, onEnd);
+    return this.#timing.startTimer(delayMs, onEnd, true);
   }
 
   /** The call has ended: its timer and its listener go. */
@@ -128,13 +128,16 @@ export class SilenceWatch {
   }
 
   #arm(delayMs: number): void {
-    this.#stopTimer = this.#timing.startTimer(delayMs, () => {
+    // while a read waits, its connection keeps the process alive; a stream that was left lying must not
+    const isIdle = true;
+    const onEnd = (): void => {
       this.#stopTimer = undefined;
       if (Number.isNaN(this.#waitsSinceMs)) return;
       const leftMs = this.#waitsSinceMs + this.#limitMs - this.#timing.nowMs();
       if (leftMs > 0) this.#arm(leftMs);
       else this.#onSilence();
-    });
+    };
+    this.#stopTimer = this.#timing.startTimer(delayMs, onEnd, isIdle);
   }
 }
 

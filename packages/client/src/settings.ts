@@ -1,5 +1,6 @@
 /** What the constructor takes, parsed once into what calls use. */
 import { ConfigurationError } from "./errors.ts";
+import { patientFetch } from "./patient-fetch.ts";
 import { MAX_TIMER_MS, SYSTEM_TIMING, type Timing } from "./timing.ts";
 import { VERSION } from "./version.ts";
 
@@ -57,6 +58,8 @@ export function readSettings(options: ClientOptions): Settings {
   if (typeof given !== "function") {
     throw new ConfigurationError("this runtime has no fetch: give the option fetch, or use Node 20 or newer");
   }
+  // not as a method: the platform's fetch wants no `this`; async: what it throws is a rejection
+  const fetchOnce: Fetch = async (url, init) => given(url, init);
   const headers = { ...userAgent(), ...readHeaders("headers", options.headers) };
   // a key of the data port is none of the admin port's business
   const { authorization: _, ...adminHeaders } = headers as Record<string, string>;
@@ -73,8 +76,7 @@ export function readSettings(options: ClientOptions): Settings {
     ),
     timeoutMs: readTimeout(options.timeoutMs) ?? DEFAULT_TIMEOUT_MS,
     maxRetries: readRetries(options.maxRetries) ?? DEFAULT_MAX_RETRIES,
-    // not as a method: the platform's fetch wants no `this`; async: what it throws is a rejection
-    fetch: async (url, init) => given(url, init),
+    fetch: options.fetch === undefined ? patientFetch(fetchOnce) : fetchOnce,
     timing: options.timing ?? SYSTEM_TIMING,
   };
 }

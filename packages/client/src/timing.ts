@@ -6,8 +6,11 @@ export interface Timing {
   nowMs(): number;
   /** Wall clock since 1970, ms: only for a `Retry-After` that is a date. */
   dateMs(): number;
-  /** Calls back once, after so many ms; the function that it returns cancels that. */
-  startTimer(delayMs: number, onEnd: () => void): () => void;
+  /**
+   * Calls back once, after so many ms; the function that it returns cancels that. One that `isIdle` doesn't keep the
+   * process alive, where the platform knows such a thing.
+   */
+  startTimer(delayMs: number, onEnd: () => void, isIdle?: boolean): () => void;
   /** Waits between two attempts. Rejects with the signal's reason when that comes first. */
   sleep(delayMs: number, signal: AbortSignal): Promise<void>;
   /** From 0 up to 1. */
@@ -20,9 +23,10 @@ export const MAX_TIMER_MS = 2_147_483_647;
 export const SYSTEM_TIMING: Timing = {
   nowMs: () => performance.now(),
   dateMs: () => Date.now(),
-  startTimer(delayMs, onEnd) {
-    const timer = setTimeout(onEnd, delayMs);
-    return () => clearTimeout(timer);
+  startTimer(delayMs, onEnd, isIdle = false) {
+    const timer: unknown = setTimeout(onEnd, delayMs);
+    if (isIdle) (timer as { unref?: () => void }).unref?.();
+    return () => clearTimeout(timer as number);
   },
   sleep: (delayMs, signal) =>
     new Promise((resolve, reject) => {

@@ -1,6 +1,8 @@
 /** Streams that break, stall, lie, or are left, from servers on raw sockets. The shapes of events are in conformance/. */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { until } from "../../gateway/test/plane-fixture.ts";
 import {
   chunk,
@@ -264,6 +266,21 @@ test("after [DONE] the connection is used again, and one that isn't ended then i
   await until(() => timing.timers === 1);
   timing.advance(1000);
   await until(() => node.calls[1]?.isClosed === true);
+});
+
+test("a stream that is left lying keeps no process alive once the server has ended it", async (t) => {
+  const node = await startScriptedNode(streaming(token("a"), token("b", "stop"), DONE));
+  t.after(() => node.stop());
+  const program = `
+    import { ZML } from ${JSON.stringify(new URL("../src/index.ts", import.meta.url).href)};
+    const stream = await new ZML({ baseUrl: process.argv[1] }).infer({ model: "m", messages: [], stream: true });
+    const { value } = await stream.next();
+    console.log(value.choices[0].delta.content);
+  `;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program, node.url], {
+    timeout: 20_000,
+  });
+  assert.equal(stdout, "a\n");
 });
 
 test("a signal that many calls share has one listener, reaches those that run, and no longer those that ended", async (t) => {

@@ -77,34 +77,35 @@ export async function makeEnvironment(
   log: (line: string) => void,
 ): Promise<Environment> {
   mkdirSync(cache, { recursive: true });
-  const venv = await once(`venv-3.${minor}`, "requirements.txt", log, async (staging, requirements, run) => {
+  const venv = once(`venv-3.${minor}`, "requirements.txt", log, async (staging, requirements, run) => {
     await run(python, ["-m", "venv", join(staging, "made")]);
-    await run(join(staging, "made", "bin", "python"), [...PIP, "-r", requirements]);
+    await run(join(staging, "made", "bin", "python"), [...INSTALL, "-r", requirements]);
   });
-  const venvPython = join(venv, "bin", "python");
-  const wheels = await once("wheels", "requirements-oldest.txt", log, async (staging, requirements, run) => {
+  const pip = async (run: Run, args: readonly string[]) => run(join(await venv, "bin", "python"), args);
+  const wheels = once("wheels", "requirements-oldest.txt", log, async (staging, requirements, run) => {
     const pure = ["--no-deps", "--only-binary=:all:", "--platform=any", "--abi=none", "--python-version=3.9"];
-    const download = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", ...pure];
-    await run(venvPython, [...download, "-d", join(staging, "made"), "-r", requirements]);
+    const download = ["-m", "pip", "download", ...QUIET, ...pure];
+    await pip(run, [...download, "-d", join(staging, "made"), "-r", requirements]);
   });
-  const oldest = await once("oldest", "requirements-oldest.txt", log, async (staging, requirements, run) => {
-    const offline = ["--no-index", `--find-links=${wheels}`, "--no-deps", "--target", join(staging, "made")];
-    await run(venvPython, [...PIP, ...offline, "-r", requirements]);
+  const oldest = once("oldest", "requirements-oldest.txt", log, async (staging, requirements, run) => {
+    const offline = ["--no-index", `--find-links=${await wheels}`, "--no-deps", "--target", join(staging, "made")];
+    await pip(run, [...INSTALL, ...offline, "-r", requirements]);
   });
-  const openai2 = await once("openai-2", "requirements-openai-2.txt", log, async (staging, requirements, run) => {
-    await run(venvPython, [...PIP, "--no-deps", "--target", join(staging, "made"), "-r", requirements]);
+  const openai2 = once("openai-2", "requirements-openai-2.txt", log, async (staging, requirements, run) => {
+    await pip(run, [...INSTALL, "--no-deps", "--target", join(staging, "made"), "-r", requirements]);
   });
-  const pyright = await once(`pyright-${PYRIGHT_VERSION}`, null, log, async (staging, _requirements, run) => {
+  const pyright = once(`pyright-${PYRIGHT_VERSION}`, null, log, async (staging, _requirements, run) => {
     const flags = ["--no-save", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error"];
     mkdirSync(join(staging, "made"));
     await run("npm", ["install", "--prefix", join(staging, "made"), ...flags, `pyright@${PYRIGHT_VERSION}`]);
   });
+  await Promise.all([venv, wheels, oldest, openai2, pyright]);
   return {
-    python: venvPython,
-    oldest,
-    openai2,
-    wheels,
-    pyright: join(pyright, "node_modules", "pyright", "index.js"),
+    python: join(await venv, "bin", "python"),
+    oldest: await oldest,
+    openai2: await openai2,
+    wheels: await wheels,
+    pyright: join(await pyright, "node_modules", "pyright", "index.js"),
     mypyCache: join(cache, "mypy"),
   };
 }
@@ -117,15 +118,9 @@ export function variables(stated: Readonly<Record<string, string>>): NodeJS.Proc
   return { ...Object.fromEntries(kept), PYTHONPYCACHEPREFIX: join(cache, "byte-code"), ...stated };
 }
 
-const PIP = [
-  "-m",
-  "pip",
-  "install",
-  "--quiet",
-  "--no-input",
-  "--disable-pip-version-check",
-  "--no-warn-script-location",
-];
+const QUIET = ["--quiet", "--no-input", "--disable-pip-version-check"];
+// byte code is written when something is first imported, into a folder of its own
+const INSTALL = ["-m", "pip", "install", ...QUIET, "--no-compile", "--no-warn-script-location"];
 
 type Run = (command: string, args: readonly string[]) => Promise<void>;
 

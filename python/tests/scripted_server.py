@@ -75,15 +75,15 @@ class Exchange:
             return True
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            if not select.select([self.connection], [], [], 0.1)[0]:
-                continue
             try:
+                if not select.select([self.connection], [], [], 0.1)[0]:
+                    continue
                 if self.connection.recv(1024) == b"":
                     self.closed.set()
                     return True
             except ssl.SSLWantReadError:
                 continue
-            except OSError:
+            except (OSError, ValueError):  # also when the thread that serves it saw it first
                 self.closed.set()
                 return True
         return False

@@ -371,6 +371,31 @@ def test_a_status_is_its_class(
     assert "sk-secret" not in text_of(error)
 
 
+def test_a_key_that_the_server_repeats_is_taken_out(infer: Callable[..., Any]) -> None:
+    body = json.dumps({"error": {"message": "Incorrect API key provided: sk-secret", "code": "sk-secret"}})
+    with ScriptedServer(lambda exchange: exchange.answer(401, body)) as server:
+        with pytest.raises(zml.AuthenticationError, match=r"provided: \[key\].*api_key \(or ZML_API_KEY\)") as caught:
+            infer(server.url)
+    assert "sk-secret" not in text_of(caught.value) and "sk-secret" not in repr(caught.value)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_explanation_names_the_admin_key(status: int) -> None:
+    body = error_body(status, "invalid_api_key", "authentication_error")
+    with ScriptedServer(lambda exchange: exchange.answer(status, body)) as server:
+        with quick_client() as http, zml.ZML("http://x", "k", admin_url=server.url, http_client=http) as client:
+            with pytest.raises(zml.APIStatusError, match=r"admin_key \(or ZML_ADMIN_KEY\)"):
+                client.decisions.explain("x")
+
+
+def test_an_error_in_an_answer_whose_status_says_success_is_an_error(infer: Callable[..., Any]) -> None:
+    body = error_body(200, "engine_died", "server_error")
+    with ScriptedServer(lambda exchange: exchange.answer(200, body)) as server:
+        with pytest.raises(zml.APIStatusError, match="engine_died: what to do") as caught:
+            infer(server.url)
+    assert (caught.value.status, caught.value.code) == (200, "engine_died")
+
+
 @pytest.mark.parametrize("families", [None, 7, [7, {"family": "H100", "reason": "at_capacity", "nodes": 2}]])
 def test_saturation_tells_its_families_or_none(families: Any) -> None:
     body = error_body(503, "queue_saturated", "saturation", families=families)

@@ -36,7 +36,7 @@ def endless(exchange: Exchange) -> None:
 
 
 def whole(exchange: Exchange) -> None:
-    exchange.stream(event("a"), event("b", "stop"), DONE)
+    exchange.stream("event: message\n", event("a"), event("b", "stop"), "data:  [DONE] \n\n")
     exchange.end()
 
 
@@ -252,6 +252,21 @@ def test_what_came_before_a_stream_broke_off_is_in_the_error() -> None:
 
     assert len(with_client(play, use).exchanges) == 1
     assert len(with_async_client(play, use_async).exchanges) == 1
+
+
+def test_an_event_of_type_error_is_an_error_whatever_its_shape() -> None:
+    def play(exchange: Exchange) -> None:
+        exchange.stream(event("a"), 'event: error\ndata: {"message": "engine died"}\n\n', DONE)
+        exchange.end()
+
+    def use(client: zml.ZML) -> None:
+        stream = client.infer("m", MESSAGES, stream=True)
+        assert next(stream).text == "a"
+        with pytest.raises(zml.InternalServerError, match="engine died"):
+            next(stream)
+        assert list(stream) == []
+
+    with_client(play, use)
 
 
 def test_after_the_end_mark_the_connection_serves_the_next_call() -> None:

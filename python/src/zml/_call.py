@@ -9,7 +9,7 @@ import httpx
 
 from ._errors import APIConnectionError, APITimeoutError, ConfigurationError, TLSError, ZMLError
 from ._failures import format_error, redirect_error, status_error, with_head
-from ._head import Head
+from ._head import Credential, Head
 from ._retry import backoff_s, is_retried, retry_after_s
 from ._runtime import Runtime
 
@@ -29,6 +29,7 @@ class Call:
         "_retries",
         "_runtime",
         "content",
+        "credential",
         "headers",
         "method",
         "timeout_s",
@@ -43,6 +44,7 @@ class Call:
         headers: Mapping[str, str],
         content: Optional[bytes],
         *,
+        credential: Credential,
         timeout_s: float,
         max_retries: int,
         runtime: Runtime,
@@ -51,6 +53,7 @@ class Call:
         self.url = url
         self.headers = headers
         self.content = content
+        self.credential = credential
         self.timeout_s = timeout_s
         self._max_retries = max_retries
         self._retries = 0

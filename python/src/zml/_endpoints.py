@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from ._call import Call
 from ._errors import ConfigurationError
-from ._failures import format_error
-from ._head import Head
+from ._failures import answer_error, format_error
+from ._head import Credential, Head
 from ._json import as_object
 from ._objects import Answer, ChatCompletion, Completion, Decision, EmbeddingList, ModelAnswer, ModelList, WireObject
 from ._runtime import Runtime
@@ -101,16 +101,21 @@ class Endpoints:
 
     def list_models(self, timeout: Optional[float]) -> Call:
         """Raises `ConfigurationError`."""
-        return self._get(f"{self.settings.base_url}/v1/models", self.settings.headers, timeout)
+        return self._get_from_data_port("/v1/models", timeout)
 
     def get_model(self, id: str, timeout: Optional[float]) -> Call:
         """Raises `ConfigurationError`."""
-        return self._get(f"{self.settings.base_url}/v1/models/{_segment('id', id)}", self.settings.headers, timeout)
+        return self._get_from_data_port(f"/v1/models/{_segment('id', id)}", timeout)
 
     def explain_decision(self, id: str, timeout: Optional[float]) -> Call:
         """Raises `ConfigurationError`."""
-        url = f"{self.settings.admin_url}/admin/v1/decisions/{_segment('id', id)}"
-        return self._get(url, self.settings.admin_headers, timeout)
+        settings = self.settings
+        url = f"{settings.admin_url}/admin/v1/decisions/{_segment('id', id)}"
+        return self._get(url, settings.admin_headers, settings.admin_credential, timeout)
+
+    def _get_from_data_port(self, path: str, timeout: Optional[float]) -> Call:
+        settings = self.settings
+        return self._get(settings.base_url + path, settings.headers, settings.credential, timeout)
 
     def _post(
         self,
@@ -131,17 +136,19 @@ class Endpoints:
             settings.base_url + path,
             all_headers,
             _encoded(body),
+            credential=settings.credential,
             timeout_s=settings.timeout_s if timeout is None else checked_timeout(timeout),
             max_retries=settings.max_retries if max_retries is None else checked_retries(max_retries),
             runtime=self.runtime,
         )
 
-    def _get(self, url: str, headers: Mapping[str, str], timeout: Optional[float]) -> Call:
+    def _get(self, url: str, headers: Mapping[str, str], credential: Credential, timeout: Optional[float]) -> Call:
         return Call(
             "GET",
             url,
             {**headers, "accept": "application/json"},
             None,
+            credential=credential,
             timeout_s=self.settings.timeout_s if timeout is None else checked_timeout(timeout),
             max_retries=self.settings.max_retries,
             runtime=self.runtime,
@@ -203,9 +210,11 @@ def _reader(cls: Callable[[Dict[str, Any], Head], _A], member: str, kind: type) 
             data = as_object(json.loads(body))
         except (ValueError, RecursionError):
             raise format_error(head, len(body), "JSON") from None
-        if data is None or not isinstance(data.get(member), kind):
-            raise format_error(head, len(body), f"an object with {member!r}")
-        return cls(data, head)
+        if data is not None and isinstance(data.get(member), kind):
+            return cls(data, head)
+        if data is not None and as_object(data.get("error")) is not None:
+            raise answer_error(data, head)
+        raise format_error(head, len(body), f"an object with {member!r}")
 
     return read
 

@@ -9,7 +9,7 @@ from ._errors import StreamInterruptedError
 from ._failures import event_error, format_error, with_head
 from ._head import Head
 from ._json import as_list, as_object
-from ._sse import EventTooLarge, SseParser
+from ._sse import ErrorEvent, EventTooLarge, SseParser
 
 T = TypeVar("T")
 
@@ -48,11 +48,11 @@ class EventReader(Generic[T]):
         except EventTooLarge:
             raise format_error(self.head, None, "a stream of events") from None
         for event in events:
-            if event == _DONE:
+            if len(event) < 16 and event.strip() == _DONE:
                 self.is_done = True
                 return
             data = self._parse(event)
-            if data.get("error") is not None:
+            if data.get("error") is not None or isinstance(event, ErrorEvent):
                 raise event_error(data, self.head)
             self._count += 1
             self._note_choices(data)
@@ -63,7 +63,7 @@ class EventReader(Generic[T]):
 
         Raises `StreamInterruptedError` unless ``[DONE]`` came, or a finish reason for every choice.
         """
-        if self.is_done or self._parser.finish() == _DONE:
+        if self.is_done or self._parser.finish().strip() == _DONE:
             return
         if not self._finished or self._started - self._finished:
             raise self.interrupted("it ended before its end mark")

@@ -85,12 +85,6 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "upstream_error": 502,
 }
 
-_HINT_OF_CLASS: Mapping[Type[APIStatusError], str] = {
-    AuthenticationError: "check api_key (or ZML_API_KEY), and that it is a key of this gateway",
-    PermissionDeniedError: "use a key that may do this",
-    NotFoundError: "check base_url and the name",
-}
-
 
 def with_head(error: _E, head: Optional[Head]) -> _E:
     """Puts on an error what the head of the answer says."""
@@ -107,19 +101,20 @@ def status_error(head: Head, body: bytes, now_s: float) -> APIStatusError:
     text = details.get("message")
     if not isinstance(text, str) or not text:
         text = f"the server answered {_what_came(head, len(body))} and no error message; {_IN_BETWEEN}"
-    error = _status_error(head.status, text, parsed, details)
+    error = _status_error(head.status, text, parsed, details, head)
     error.retry_after = retry_after_s(head.headers, now_s)
     error.should_retry = should_retry_of(head.headers)
-    return with_head(error, head)
+    return error
+
+
+def answer_error(data: Mapping[str, Any], head: Head) -> APIStatusError:
+    """The error of an answer that has an error in it although its status says success."""
+    return _stated_error(head.status, data, head)
 
 
 def event_error(data: Mapping[str, Any], head: Head) -> APIStatusError:
     """The error that an error event tells. Its status is the one that its code has as an answer."""
-    details = _error_member(data)
-    text = details.get("message")
-    if not isinstance(text, str) or not text:
-        text = "the stream ended with an error that has no message; try again"
-    return with_head(_status_error(_status_of_event(details), text, data, details), head)
+    return _stated_error(_status_of_event(_error_member(data)), data, head)
 
 
 def format_error(head: Head, size: Optional[int], expected: str) -> ResponseFormatError:
@@ -134,7 +129,7 @@ def format_error(head: Head, size: Optional[int], expected: str) -> ResponseForm
 def redirect_error(head: Head) -> ResponseFormatError:
     """The error of a redirect, which is not followed: the key would go along."""
     error = ResponseFormatError(
-        f"the server answered {head.status}, a redirect, and none is followed: give the URL that it leads to as base_url"
+        f"the server answered {head.status}, a redirect, and none is followed: give the URL it leads to as base_url"
     )
     error.status = head.status
     error.content_type = head.content_type
@@ -170,12 +165,23 @@ def _error_member(body: Any) -> Dict[str, Any]:
     return whole
 
 
-def _status_error(status: int, text: str, body: Any, details: Mapping[str, Any]) -> APIStatusError:
+def _stated_error(status: int, data: Mapping[str, Any], head: Head) -> APIStatusError:
+    details = _error_member(data)
+    text = details.get("message")
+    if not isinstance(text, str) or not text:
+        text = "the server says that it failed and not why; try again"
+    return _status_error(status, text, data, details, head)
+
+
+def _status_error(status: int, text: str, body: Any, details: Mapping[str, Any], head: Head) -> APIStatusError:
     code, kind = _text(details.get("code")), _text(details.get("type"))
     cls = _class_of(status, code, kind)
-    named = f" {code}" if code is not None else ""
-    hint = _HINT_OF_CLASS.get(cls) if code not in _STATUS_OF_CODE else None  # the gateway's own texts say what to do
-    error = cls(f"{status}{named}: {text}" + ("" if hint is None else f" ({hint})"))
+    message = f"{status}: {text}" if code is None else f"{status} {code}: {text}"
+    if cls in (AuthenticationError, PermissionDeniedError):
+        message += f" (this call's key is {head.credential.argument})"
+    elif cls is NotFoundError and code not in _STATUS_OF_CODE:
+        message += " (not in ZML's words: check base_url)"
+    error = cls(head.credential.taken_out_of(message))
     error.status = status
     error.code = code
     error.type = kind
@@ -183,7 +189,7 @@ def _status_error(status: int, text: str, body: Any, details: Mapping[str, Any])
     error.body = body
     if isinstance(error, SaturationError):
         error.families = _families(details.get("families"))
-    return error
+    return with_head(error, head)
 
 
 def _class_of(status: int, code: Optional[str], kind: Optional[str]) -> Type[APIStatusError]:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional
+from typing import Mapping, NamedTuple, Optional
 
 from ._routing import ROUTING_HEADER, Routing, parse_routing
+
+
+class Credential(NamedTuple):
+    """The key that a call is made with."""
+
+    key: Optional[str]
+    argument: str
+    """What it is called where it is given."""
+
+    def taken_out_of(self, text: str) -> str:
+        """The text without the key: some servers repeat it in what they say."""
+        # shorter ones are no secrets, but words such as "none" that stand in for one
+        return text.replace(self.key, "[key]") if self.key is not None and len(self.key) >= 8 else text
 
 
 class Head:
     """Status and headers of an answer; the routing header is read when somebody asks."""
 
-    __slots__ = ("_is_parsed", "_routing", "headers", "status")
+    __slots__ = ("_is_parsed", "_routing", "credential", "headers", "status")
 
-    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], credential: Credential) -> None:
         self.status = status
         self.headers = headers
         """Looked up by lower-case name."""
+        self.credential = credential
+        """What the call was made with."""
         self._routing: Optional[Routing] = None
         self._is_parsed = False
 

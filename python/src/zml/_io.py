@@ -59,7 +59,7 @@ class BlockingIO:
                     raise
                 wait_s = call.after_fault(fault)
             else:
-                head = Head(response.status_code, response.headers)
+                head = Head(response.status_code, response.headers, call.credential)
                 if 200 <= head.status < 300:
                     return response, head
                 try:

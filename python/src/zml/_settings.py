@@ -9,6 +9,7 @@ from typing import Dict, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
 from ._errors import ConfigurationError
+from ._head import Credential
 from ._version import __version__
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
@@ -25,7 +26,16 @@ _KEY = re.compile(r"[!-~]+")
 class Settings:
     """Complete and valid. Raises `ConfigurationError` when made of anything else; no text ever has a key in it."""
 
-    __slots__ = ("admin_headers", "admin_url", "base_url", "headers", "max_retries", "timeout_s")
+    __slots__ = (
+        "admin_credential",
+        "admin_headers",
+        "admin_url",
+        "base_url",
+        "credential",
+        "headers",
+        "max_retries",
+        "timeout_s",
+    )
 
     def __init__(
         self,
@@ -43,8 +53,10 @@ class Settings:
         self.timeout_s = checked_timeout(timeout)
         self.max_retries = checked_retries(max_retries)
         common = {"user-agent": USER_AGENT, **checked_headers("default_headers", default_headers)}
-        self.headers = _with_key(common, _key("api_key", api_key, "ZML_API_KEY"))
-        self.admin_headers = _with_key(common, _key("admin_key", admin_key, "ZML_ADMIN_KEY"))
+        self.credential = _credential("api_key", api_key, "ZML_API_KEY")
+        self.headers = _with_key(common, self.credential.key)
+        self.admin_credential = _credential("admin_key", admin_key, "ZML_ADMIN_KEY")
+        self.admin_headers = _with_key(common, self.admin_credential.key)
 
     @property
     def shown_url(self) -> str:
@@ -95,15 +107,14 @@ def _with_key(headers: Dict[str, str], key: Optional[str]) -> Dict[str, str]:
     return headers if key is None else {"authorization": f"Bearer {key}", **headers}
 
 
-def _key(argument: str, value: Optional[str], variable: str) -> Optional[str]:
+def _credential(argument: str, value: Optional[str], variable: str) -> Credential:
+    named = f"{argument} (or {variable})"
     key = os.environ.get(variable, "") if value is None else value
     if key == "":
-        return None
+        return Credential(None, named)
     if _KEY.fullmatch(key) is None:
-        raise ConfigurationError(
-            f"{argument} (or {variable}) has blanks, line ends or characters beyond ASCII: give the key alone"
-        )
-    return key
+        raise ConfigurationError(f"{named} has blanks, line ends or characters beyond ASCII: give the key alone")
+    return Credential(key, named)
 
 
 def _url(argument: str, value: Optional[str], variable: str, default: str, suffix: str) -> str:

@@ -16,20 +16,26 @@ class EventTooLarge(Exception):
     """An event did not end within `MAX_EVENT_BYTES`."""
 
 
+class ErrorEvent(bytes):
+    """The data of an event of type ``error``."""
+
+
 class SseParser:
     """Takes the body of a stream in pieces of any size.
 
-    Lines end with LF, CR LF or CR; comments, fields other than ``data`` and events without data are skipped. Only
-    bytes are looked at, so that a piece may end inside a code point.
+    Lines end with LF, CR LF or CR; comments, events without data and fields other than ``data`` are skipped, but that
+    the data of an event of type ``error`` is an `ErrorEvent`. Only bytes are looked at, so that a piece may end inside
+    a code point.
     """
 
-    __slots__ = ("_data", "_is_after_cr", "_size", "_start", "_tail")
+    __slots__ = ("_data", "_is_after_cr", "_is_error", "_size", "_start", "_tail")
 
     def __init__(self) -> None:
         self._start: Optional[bytes] = b""  # None once it is clear whether a byte order mark came
         self._is_after_cr = False
         self._tail: List[bytes] = []  # pieces of the line that is being read
         self._data: List[bytes] = []  # values of the event that is being read
+        self._is_error = False  # it has the type "error"
         self._size = 0  # bytes since the last event ended
 
     def feed(self, chunk: bytes) -> List[bytes]:
@@ -82,11 +88,14 @@ class SseParser:
                     event = data[0] if len(data) == 1 else b"\n".join(data)
                     data.clear()
                     if event and not event.isspace():
-                        events.append(event)
+                        events.append(ErrorEvent(event) if self._is_error else event)
+                self._is_error = False
             elif line.startswith(b"data:"):
                 data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
             elif line == b"data":
                 data.append(b"")
+            elif line.startswith(b"event:"):
+                self._is_error = line[6:].strip() == b"error"
         if events or not (data or self._tail):
             self._size = 0
         else:

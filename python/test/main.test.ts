@@ -1,0 +1,32 @@
+/** The SDK on the interpreter that has everything: a real gateway, the README, the official openai clients. */
+import { join } from "node:path";
+import { test } from "node:test";
+import { ERRORS } from "../../packages/protocol/src/errors.ts";
+import { main, pass, SOURCE, setUp, startGateway, succeed, TESTS } from "./python-run.ts";
+
+const setting = setUp();
+
+test(`python: every test passes on 3.${main.minor}, with a real gateway`, async (t) => {
+  await pass(setting, setting.environment.python, [], [TESTS], await startGateway(t));
+});
+
+test("python: with_routing works with openai 2", async () => {
+  const { python, openai2 } = setting.environment;
+  await pass(setting, python, [openai2], [join(TESTS, "test_openai.py")]);
+});
+
+test("python: an error event has the class that its code has as an answer, for every code", async () => {
+  const rows = Object.entries(ERRORS).map(([code, { status, type }]) => ({ code, status, type }));
+  const compare = `
+import json, sys
+from zml._failures import event_error, status_error
+from zml._head import Credential, Head
+key = Credential(None, "api_key")
+for row in json.loads(sys.argv[1]):
+    body = {"error": {"message": "m", "type": row["type"], "code": row["code"]}}
+    as_event = event_error(body, Head(200, {}, key))
+    as_answer = status_error(Head(row["status"], {}, key), json.dumps(body).encode(), 0)
+    assert type(as_event) is type(as_answer), (row, as_event, as_answer)
+`;
+  await succeed(setting.environment.python, ["-c", compare, JSON.stringify(rows)], { PYTHONPATH: SOURCE });
+});

@@ -95,7 +95,8 @@ const DIFFERENCES: readonly {
     line: 'm 4{a="b"} 5',
     theirs: [{ name: "m 4", labels: { a: "b" }, value: 5 }],
     ours: [],
-    has: (line) => !/^\s*[a-zA-Z_:][a-zA-Z0-9_:]*\s*(\{|\s|$)/.test(line) || /^[^{"]*\s[^\s{"]+\s*\{/.test(line),
+    // below, samples of such names are left out of theirs
+    has: () => false,
   },
   {
     claim: "a carriage return is a blank wherever it stands",
@@ -106,10 +107,14 @@ const DIFFERENCES: readonly {
   },
 ];
 
+function hasLegalName({ name }: OracleSample): boolean {
+  return /^[a-zA-Z_:][a-zA-Z0-9_:]*$/.test(name);
+}
+
 /** Words behind the labels, or behind the name where there are none. */
 function rest(line: string): string[] {
   return line
-    .replace(/^[^{]*\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}|^\s*\S+/, "")
+    .replace(/^\s*[^\s{]*\s*(?:\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?/, "")
     .split(/\s+/)
     .filter((word) => word !== "");
 }
@@ -205,7 +210,7 @@ describe("our parser beside prometheus_client's", { timeout: 110_000 }, () => {
       fc.asyncProperty(damaged, async (whole) => {
         const theirs = await oracle.lines(whole);
         whole.split("\n").forEach((one, index) => {
-          const [own, expected] = [sorted(ours(one)), sorted(theirs[index] ?? [])];
+          const [own, expected] = [sorted(ours(one)), sorted((theirs[index] ?? []).filter(hasLegalName))];
           if (isDeepStrictEqual(own, expected)) same += 1;
           else if (DIFFERENCES.some(({ has }) => has(one))) different += 1;
           else assert.deepEqual(own, expected, JSON.stringify(one));

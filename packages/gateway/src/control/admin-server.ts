@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { ERRORS, type ErrorCode, errorBody, isLoopback, type ListenAddress } from "@zml/protocol";
 import type { PricesReportJson } from "../cost/index.ts";
+import type { DiscoveryReportJson } from "../discovery/index.ts";
 import type { DecisionJson } from "../evidence/decision-json.ts";
 import type { WorkerKey } from "../thread-messages.ts";
 import type { FleetReportJson } from "./fleet-report.ts";
@@ -23,6 +24,7 @@ export interface AdminSources {
   findDecision(id: string): DecisionJson | null;
   fleet(): FleetReportJson;
   prices(): PricesReportJson;
+  discovery(): DiscoveryReportJson;
   isReady(): boolean;
   access(): AdminAccess;
   readonly log: GatewayLog;
@@ -120,6 +122,8 @@ export class AdminServer {
         return () => ({ status: 200, body: sources.fleet() });
       case "/admin/v1/prices":
         return () => ({ status: 200, body: sources.prices() });
+      case "/admin/v1/discovery":
+        return () => ({ status: 200, body: sources.discovery() });
     }
     if (!path.startsWith(DECISIONS) || path.length === DECISIONS.length) return null;
     const id = decodeSegment(path.slice(DECISIONS.length));

@@ -19,6 +19,7 @@ import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
+import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
@@ -130,6 +131,7 @@ class RunningGateway implements Gateway {
   readonly #names: NameRegistry = createNameRegistry();
   readonly #fleet: Fleet;
   readonly #prices: PriceBook;
+  readonly #discovery: Discovery;
   readonly #learned: LearnedNumbers;
   /** Null: nothing outlives the process. */
   readonly #store: Store | null;
@@ -172,6 +174,11 @@ class RunningGateway implements Gateway {
       ...(this.#kept === null ? {} : { history: this.#kept }),
       onChange: (keys) => this.#fleet.writePrices(keys),
     });
+    this.#discovery = new Discovery({
+      log: this.#log,
+      clock: { nowMs: () => this.#clock.nowMs(), random: () => Math.random() },
+      onChange: () => this.#takeNodes(),
+    });
     this.#fleet = new Fleet(this.#table, this.#names, this.#prices);
     this.#learned = new LearnedNumbers({
       table: this.#table,
@@ -197,6 +204,7 @@ class RunningGateway implements Gateway {
       findDecision: (id) => this.explain(id),
       fleet: () => this.#report(),
       prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
+      discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
       isReady: () => this.#isReady && this.#workers.listening > 0,
       access: () => ({
         keys: workerKeys(this.#secrets),
@@ -229,7 +237,9 @@ class RunningGateway implements Gateway {
     await this.#restore();
     // prices come when they come: nothing waits for them
     this.#prices.configure(this.#config, this.#secrets);
-    this.#fleet.setConfig(this.#effective(this.#config), this.#secrets);
+    this.#discovery.configure(this.#config);
+    await this.#discovery.firstLooks(this.#config.discovery.startWaitMs);
+    const { nodes } = this.#setConfig();
     this.#commit();
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
     const freeing = setInterval(() => this.#freeRows(), FREE_ROWS_EVERY_MS);
@@ -237,7 +247,7 @@ class RunningGateway implements Gateway {
     this.#endings.push(() => clearInterval(freeing));
     const firstRoundMs =
       this.#options.firstRoundMs ??
-      Math.min(FIRST_ROUND_MAX_MS, Math.max(0, ...this.#config.nodes.map(({ health }) => health.timeoutMs)));
+      Math.min(FIRST_ROUND_MAX_MS, Math.max(0, ...nodes.map(({ health }) => health.timeoutMs)));
     await Promise.all([this.#workers.start(), this.#poller.firstRound(firstRoundMs)]);
     // what the first polls found is in force before the first request comes
     this.#commit();
@@ -252,7 +262,7 @@ class RunningGateway implements Gateway {
   /** Ends what a failed start left. */
   async abandon(): Promise<void> {
     this.#end();
-    await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
+    await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
     await this.#store?.close();
   }
@@ -381,8 +391,8 @@ class RunningGateway implements Gateway {
     }
     this.#config = read.config;
     this.#secrets = read.secrets;
-    this.#prices.configure(read.config, read.secrets);
-    this.#fleet.setConfig(this.#effective(read.config), read.secrets);
+    this.#discovery.configure(read.config);
+    this.#setConfig();
     const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...this.#commit()];
     const { version } = this.#fleet;
     this.#reloads += 1;
@@ -406,7 +416,7 @@ class RunningGateway implements Gateway {
     this.#isReady = false;
     this.#end();
     const drained = await this.#workers.drain(graceMs);
-    await Promise.all([this.#poller.stop(), this.#prices.stop(), this.#admin.close()]);
+    await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
     await this.#store?.close();
     return drained;
@@ -432,9 +442,24 @@ class RunningGateway implements Gateway {
     });
   }
 
-  /** The configuration with the number of workers that this system can run. */
-  #effective(config: Config): Config {
-    return { ...config, workers: this.#table.workers };
+  async #endFeeds(): Promise<void> {
+    await Promise.all([this.#prices.stop(), this.#discovery.stop()]);
+  }
+
+  /** Puts together what is configured and what was found, for the fleet and for prices. A commit puts it in force. */
+  #setConfig(): Config {
+    const { config, secrets } = this.#discovery.effective(this.#config, this.#secrets);
+    this.#prices.configure(config, secrets);
+    // the number of workers that this system can run
+    this.#fleet.setConfig({ ...config, workers: this.#table.workers }, secrets);
+    return config;
+  }
+
+  /** The nodes that sources found changed. */
+  #takeNodes(): void {
+    if (this.#stopped !== null) return;
+    this.#setConfig();
+    this.#commitSoon();
   }
 }
 

@@ -131,8 +131,9 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
     if (this.#events.length > 0) this.#events = [];
     this.#at = 0;
     if (!this.#hasBodyEnded) return undefined;
-    if (!this.#progress.isWhole)
+    if (!this.#progress.isWhole) {
       throw this.#interrupted("ended without [DONE] and without a finish reason for every choice");
+    }
     this.#complete();
     return DONE;
   }
@@ -187,9 +188,9 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
   }
 
   #errorOf(json: unknown): Error {
-    const { url, key } = this.#opened;
+    const { url, port } = this.#opened;
     const { routing, requestId } = this;
-    return errorOfEvent(json, { url, key, events: this.#progress.events, routing, requestId });
+    return errorOfEvent(json, { url, port, events: this.#progress.events, routing, requestId });
   }
 
   #interrupted(how: string, cause?: unknown): StreamInterruptedError {

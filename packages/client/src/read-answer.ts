@@ -58,7 +58,7 @@ function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: 
   if (!isObject(json) || !shape.matches(json)) {
     // servers that tell an error with a good status
     if (isObject(json) && isObject(json["error"])) {
-      throw errorOfAnswer(opened.response, body, { url: opened.url, key: opened.key, dateMs: opened.dateMs });
+      throw errorOfAnswer(opened.response, body, opened);
     }
     throw formatError(opened, `${type} of ${body.bytes} bytes with JSON of another shape`, shape.name);
   }

@@ -25,7 +25,7 @@ export interface Opened {
   readonly response: Response;
   readonly scope: CallScope;
   readonly url: string;
-  readonly key: string | undefined;
+  readonly port: Port;
   /** When the head came, by the wall clock. */
   readonly dateMs: number;
 }
@@ -55,13 +55,13 @@ export async function send(settings: Settings, request: WireRequest, options: Ca
         if (!result.isRetried || !(await waits(undefined, retry))) throw result.error;
         continue;
       }
-      if (result.ok) return { response: result, scope, url, key: port.key, dateMs: timing.dateMs() };
+      if (result.ok) return { response: result, scope, url, port, dateMs: timing.dateMs() };
       // status 0: a browser that hides where the redirect leads
       if (result.status < 400) {
         scope.abort(new ZMLError("the answer is not read"));
         throw redirectError({ response: result, url });
       }
-      const error = await readError(result, url, port.key, settings, scope);
+      const error = await readError(result, url, port, settings, scope);
       if (!isRetried(error.status, error.shouldRetry) || !(await waits(error.retryAfter, retry))) throw error;
     }
   } catch (error) {
@@ -105,7 +105,7 @@ async function attempt(
 async function readError(
   response: Response,
   url: string,
-  key: string | undefined,
+  port: Port,
   settings: Settings,
   scope: CallScope,
 ): Promise<APIStatusError> {
@@ -116,5 +116,5 @@ async function readError(
     // the status is known and says more than a body that breaks off; but who left is not told of it
     scope.checkCaller();
   }
-  return errorOfAnswer(response, body, { url, key, dateMs: settings.timing.dateMs() });
+  return errorOfAnswer(response, body, { url, port, dateMs: settings.timing.dateMs() });
 }

@@ -37,6 +37,8 @@ export interface Port {
   readonly headers: Readonly<Record<string, string>>;
   /** Never shown: an answer that echoes it is cleaned with it. */
   readonly key: string | undefined;
+  /** Where the key is given, in words. */
+  readonly keyOption: string;
 }
 
 /** The options with every default. */
@@ -97,6 +99,7 @@ function readPort(
     url: readUrl(url),
     headers: { ...(secret !== undefined && { authorization: `Bearer ${secret}` }), ...headers },
     key: secret,
+    keyOption: `${key.option} or ${key.variable}`,
   };
 }
 

@@ -16,15 +16,18 @@ import {
 } from "./errors.ts";
 import type { BodyText } from "./read-body.ts";
 import { askedWaitMs } from "./retry.ts";
+import type { Port } from "./settings.ts";
 
 /** The longest text of a server that goes into a message, UTF-16 units. */
 const MAX_SERVER_TEXT = 1000;
+/** The shortest key that is taken for a secret. */
+const MIN_SECRET = 8;
 
 /** An answer with an error status. `body` is `null` when it could not be read. */
 export function errorOfAnswer(
   response: Response,
   body: BodyText | null,
-  context: { readonly url: string; readonly key: string | undefined; readonly dateMs: number },
+  context: { readonly url: string; readonly port: Port; readonly dateMs: number },
 ): APIStatusError {
   const { status, headers } = response;
   const json = parseJson(body?.text);
@@ -45,9 +48,14 @@ export function errorOfAnswer(
   // a text that comes with a code of its own says what to do, as all of the gateway's do
   const hasAdvice = told.message !== undefined && typeof told.code === "string";
   const advice = hasAdvice ? "" : `: ${adviceOf(response, told.message !== undefined)}`;
+  // people give the key of one port and wonder at the other
+  const key = status === 401 || status === 403 ? `; the key of this port is ${context.port.keyOption}` : "";
   const wait = details.retryAfter === undefined ? "" : `; the server asks to wait ${details.retryAfter} s`;
   const id = requestId === undefined ? "" : `; request id ${requestId}`;
-  return make(hide(`${context.url} answered ${status}${code}: ${what}${advice}${wait}${id}`, context.key), details);
+  return make(
+    hide(`${context.url} answered ${status}${code}: ${what}${advice}${key}${wait}${id}`, context.port),
+    details,
+  );
 }
 
 /** An error event in a stream whose head was 200. `json` is its data, a text when it is no JSON. */
@@ -55,7 +63,7 @@ export function errorOfEvent(
   json: unknown,
   context: {
     readonly url: string;
-    readonly key: string | undefined;
+    readonly port: Port;
     readonly events: number;
     readonly routing: ReceivedRouting | null;
     readonly requestId: string | undefined;
@@ -69,7 +77,7 @@ export function errorOfEvent(
     `the stream of ${context.url} told of an error${code} after ${events} events: ${told.message ?? "without a text"}: ` +
     `what came before is not the whole answer, ask again${id}`;
   const status = statusOfEvent(told);
-  return make(hide(text, context.key), { ...told, status, body: json, routing, requestId });
+  return make(hide(text, context.port), { ...told, status, body: json, routing, requestId });
 }
 
 /**
@@ -157,8 +165,9 @@ function adviceOf(response: Response, hasText: boolean): string {
 }
 
 /** A server that echoes the key does not get it into a message. */
-function hide(message: string, key: string | undefined): string {
-  return key === undefined ? message : message.replaceAll(key, "[key]");
+function hide(message: string, { key = "" }: Port): string {
+  // a key such as "none" is no secret, and may be a word of the text
+  return key.length < MIN_SECRET ? message : message.replaceAll(key, "[key]");
 }
 
 function shorten(message: string): string {

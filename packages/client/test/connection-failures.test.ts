@@ -229,7 +229,14 @@ test("a wrong key is an authentication error; a server that echoes the key doesn
   t.after(() => node.stop());
   const error = await errorOf(node.url);
   assert.ok(error instanceof AuthenticationError);
-  assert.match(error.message, /wrong key \[key\]/);
+  assert.match(error.message, /wrong key \[key\]; the key of this port is apiKey or ZML_API_KEY/);
+  const client = new ZML({ baseUrl: "http://127.0.0.1:1", adminUrl: node.url, apiKey: KEY, adminKey: "none" });
+  await assert.rejects(client.decisions.explain("id"), (cause) => {
+    assert.ok(cause instanceof AuthenticationError);
+    assert.match(cause.message, /the key of this port is adminKey or ZML_ADMIN_KEY/);
+    return true;
+  });
+  assert.equal(node.calls[1]?.headers["authorization"], "Bearer none");
   assert.deepEqual(error.body, JSON.parse(body), "who asks for the body gets it");
 });
 

@@ -92,6 +92,10 @@ test("a wrong key and none are told apart, and a good one is taken", async () =>
     const error: unknown = await client.infer({ model, messages }).catch((cause: unknown) => cause);
     return error instanceof AuthenticationError ? error.code : error;
   };
+  await assert.rejects(
+    new ZML({ baseUrl: plane.url, apiKey: "none" }).infer({ model, messages }),
+    /apiKey or ZML_API_KEY/,
+  );
   assert.equal(await code(), "missing_api_key");
   assert.equal(await code("bad"), "invalid_api_key");
   assert.equal((await new ZML({ baseUrl: plane.url, apiKey: "good" }).infer({ model, messages })).text, "a");

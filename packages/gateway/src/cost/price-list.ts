@@ -35,16 +35,21 @@ export async function readPriceList(
   place: string,
 ): Promise<Quote[]> {
   const reader = new RowReader(context);
-  const { first, all } = await peek(chunks);
-  if (first === "") throw new FeedError(`${place} is empty`);
-  if (first === "<") throw new FeedError(`${place}: HTML or XML where a price list was expected`);
-  if (first === "{" || first === "[") {
-    const text = (await textOf(all)).replace(/^\uFEFF/, "");
-    for (const row of parseJson(text, jsonSchema, place)) reader.take(isMapping(row) ? row : {});
+  const { first, all, close } = await peek(chunks);
+  try {
+    if (first === "") throw new FeedError(`${place} is empty`);
+    if (first === "<") throw new FeedError(`${place}: HTML or XML where a price list was expected`);
+    if (first === "{" || first === "[") {
+      const text = (await textOf(all)).replace(/^\uFEFF/, "");
+      for (const row of parseJson(text, jsonSchema, place)) reader.take(isMapping(row) ? row : {});
+      return reader.quotes();
+    }
+    for await (const row of csvRows(all, place)) reader.take(row);
     return reader.quotes();
+  } finally {
+    // what is not read to its end would be unpacked, or kept open, for nobody
+    await close();
   }
-  for await (const row of csvRows(all, place)) reader.take(row);
-  return reader.quotes();
 }
 
 async function* csvRows(chunks: AsyncIterable<Uint8Array>, place: string): AsyncGenerator<Row> {
@@ -195,24 +200,30 @@ function numberIn(row: Row, column: string): number | null {
   return isPlain ? Number(value) : null;
 }
 
-/** The first character that is no blank, and the chunks with those that were read to find it. */
-async function peek(chunks: AsyncIterable<Uint8Array>): Promise<{ first: string; all: AsyncIterable<Uint8Array> }> {
+/** Space, tab, line ends, and the three bytes of a byte order mark, which may be cut in two. */
+const BLANKS: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d, 0xef, 0xbb, 0xbf]);
+/** What begins with as many chunks of blanks is no list. */
+const BLANK_CHUNKS_MAX = 64;
+
+/** The first character that is no blank, the chunks with those that were read to find it, and what ends them. */
+async function peek(
+  chunks: AsyncIterable<Uint8Array>,
+): Promise<{ first: string; all: AsyncIterable<Uint8Array>; close: () => Promise<void> }> {
   const iterator = chunks[Symbol.asyncIterator]();
   const read: Uint8Array[] = [];
   let first = "";
   for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
     read.push(next.value);
-    first = /[^\s\uFEFF]/.exec(Buffer.concat(read).toString("utf8"))?.[0] ?? "";
-    // a byte order mark may be cut in two; 64 blank chunks are no list
-    if (first !== "" || read.length > 64) break;
+    const byte = next.value.find((one) => !BLANKS.has(one));
+    first = byte === undefined ? "" : String.fromCharCode(byte);
+    if (first !== "" || read.length > BLANK_CHUNKS_MAX) break;
   }
   async function* all(): AsyncGenerator<Uint8Array> {
-    try {
-      yield* read;
-      for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
-    } finally {
-      await iterator.return?.();
-    }
+    yield* read;
+    for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
   }
-  return { first, all: all() };
+  const close = async (): Promise<void> => {
+    await iterator.return?.();
+  };
+  return { first, all: all(), close };
 }

@@ -104,7 +104,11 @@ describe("what is wrong is said with what stands there and what to write", () =>
         'nodes[0].models[0].upstreem: unknown key "upstreem": known here: name, upstream_model, context_tokens, images, endpoints, adapter_of',
       ],
     ],
-    ["a key of nowhere", { store: { colour: "red" } }, ['store.colour: unknown key "colour": known here: path']],
+    [
+      "a key of nowhere",
+      { store: { colour: "red" } },
+      ['store.colour: unknown key "colour": known here: path, learned_days, price_days'],
+    ],
     [
       "a family that YAML reads as a number",
       { nodes: [{ ...node, family: 100 }] },

@@ -198,6 +198,19 @@ def test_an_async_stream_that_is_dropped_in_the_middle_is_closed() -> None:
         asyncio.run(run())
 
 
+def test_an_async_stream_that_nobody_reads_is_closed_when_it_is_dropped() -> None:
+    async def use(client: zml.AsyncZML) -> None:
+        await client.infer("m", MESSAGES, stream=True)
+        assert await asyncio.get_running_loop().run_in_executor(None, server.exchanges[0].closed.wait, 10)
+
+    async def run() -> None:
+        async with quick_async_client() as http, zml.AsyncZML(server.url, http_client=http) as client:
+            await use(client)
+
+    with ScriptedServer(endless) as server:
+        asyncio.run(run())
+
+
 def test_async_close_reaches_the_server() -> None:
     async def use(client: zml.AsyncZML) -> None:
         stream = await client.infer("m", MESSAGES, stream=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from types import TracebackType
-from typing import AsyncIterator, Generic, Iterator, Optional, Type
+from typing import Any, AsyncIterator, Generic, Iterator, Optional, Set, Type
 
 import httpx
 
@@ -119,6 +120,11 @@ class AsyncStream(_Common[T]):
     ) -> None:
         await self.close()
 
+    def __del__(self) -> None:
+        # a stream that nobody began to read has no running generator, which the event loop would close
+        if not self._source.is_closed:
+            _close_soon(self._source)
+
 
 class _Source:
     """Where events come from."""
@@ -139,7 +145,8 @@ class _Source:
             if connection is not None:
                 shut(connection)  # another thread may be reading
             self.response.close()
-        reset_abandoned(self.http)
+        if self.response.http_version == "HTTP/2":
+            reset_abandoned(self.http)
 
 
 class _AsyncSource:
@@ -157,6 +164,22 @@ class _AsyncSource:
             return
         self.is_closed = True
         await close_early(self.http, self.response)
+
+
+# The event loop keeps no task alive that nobody else holds.
+_closing: Set[Any] = set()
+
+
+def _close_soon(source: _AsyncSource) -> None:
+    import asyncio
+
+    try:
+        task = asyncio.get_running_loop().create_task(source.close())
+    except RuntimeError:  # not in asyncio, or after its end
+        warnings.warn("an AsyncStream was neither read nor closed: use async with", ResourceWarning, stacklevel=3)
+        return
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 def _events(source: _Source, response: httpx.Response, reader: EventReader[T], call: Call) -> Iterator[T]:
@@ -234,7 +257,8 @@ async def close_early(http: httpx.AsyncClient, response: httpx.Response) -> None
 
     with anyio.CancelScope(shield=True):
         await response.aclose()
-        await reset_abandoned_async(http)
+        if response.http_version == "HTTP/2":
+            await reset_abandoned_async(http)
 
 
 def _stream_error(fault: Exception, reader: EventReader[T], call: Call) -> ZMLError:

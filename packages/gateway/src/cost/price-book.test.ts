@@ -23,6 +23,8 @@ class ScriptedFeed implements Feed {
   types = ["t"];
   failWith: Error | null = null;
   gate: Promise<void> = Promise.resolve();
+  /** Since when the price is asked, Unix ms. */
+  observedAtMs: number | undefined;
 
   fetchPrices: FetchPrices = async (context) => {
     this.fetches += 1;
@@ -32,7 +34,10 @@ class ScriptedFeed implements Feed {
       await this.gate;
       if (this.failWith !== null) throw this.failWith;
       return this.types.map((instanceType) =>
-        quoteOf(context, { region: "r", instanceType, gpus: 8, market: "spot", usdPerHour: this.usd * 8 }),
+        quoteOf(context, {
+          ...{ region: "r", instanceType, gpus: 8, market: "spot", usdPerHour: this.usd * 8 },
+          ...(this.observedAtMs === undefined ? {} : { observedAtMs: this.observedAtMs }),
+        }),
       );
     } finally {
       this.running -= 1;
@@ -73,6 +78,22 @@ test("price book: each change is recorded once, with the time of its fetch, and 
     assert.ok(observedAtMs <= fetchedAtMs && fetchedAtMs <= Date.now());
   }
   assert.deepEqual(changes, [[KEY], [KEY]]);
+});
+
+test("price book: a change that keeps the old date is dated by its fetch, so that records stay in order", async (t) => {
+  const history = new MemoryHistory();
+  const { feed, book } = scripted(t, CONFIG, { history });
+  feed.observedAtMs = 1_000_000;
+  await until("the first price is there", () => book.usdPerGpuHour(KEY) === 2);
+  for (const usd of [3, 4]) {
+    feed.usd = usd;
+    feed.observedAtMs = 1_000_000 - usd;
+    await until("the change is there", () => book.usdPerGpuHour(KEY) === usd);
+  }
+  const [first, second, third] = history.points;
+  assert.equal(third?.usdPerGpuHour, 4);
+  assert.ok((first?.observedAtMs ?? 0) < (second?.observedAtMs ?? 0));
+  assert.ok((second?.observedAtMs ?? 0) < third.observedAtMs);
 });
 
 test("price book: only prices that a node names are recorded, from the moment it names them", async (t) => {

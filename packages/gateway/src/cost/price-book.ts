@@ -253,9 +253,12 @@ export class PriceBook {
       state.held,
     );
     const changed: PricePoint[] = [];
-    for (const [key, { gpus, ...point }] of accepted.good) {
+    for (const [key, { gpus, ...stated }] of accepted.good) {
       const before = this.#entries.get(key);
-      const isSame = before !== undefined && before.point.usdPerGpuHour === point.usdPerGpuHour;
+      const isSame = before !== undefined && before.point.usdPerGpuHour === stated.usdPerGpuHour;
+      // a list that keeps its old date, a zone that took the newest date along: records are in the order of their dates
+      const isMisdated = !isSame && before !== undefined && stated.observedAtMs <= before.point.observedAtMs;
+      const point = isMisdated ? { ...stated, observedAtMs: fetchedAtMs } : stated;
       // lists hold thousands of prices that no node has
       if (!isSame && this.#users.has(key)) changed.push(point);
       this.#entries.set(key, { feed: name, point, gpus, confirmedAtMs: nowMs, isRestored: false });

@@ -32,7 +32,6 @@ export {
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
 export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
-export { whyNoNodeAddress } from "./node-address.ts";
 export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
 export {
   type FeedConfig,

@@ -7,7 +7,7 @@
 import { connect, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { connect as connectTls } from "node:tls";
-import { whyNoNodeAddress } from "@zml/protocol";
+import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { LoopWatch } from "./loop-watch.ts";
 import { LINK_LOCAL, lookupNode } from "./node-lookup.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";

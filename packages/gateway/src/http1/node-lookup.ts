@@ -2,7 +2,7 @@
 
 import { lookup } from "node:dns";
 import type { LookupFunction } from "node:net";
-import { whyNoNodeAddress } from "@zml/protocol";
+import { whyNoNodeAddress } from "@zml/protocol/node-address";
 
 /** Code of a connect that was refused since the name has only link-local and metadata addresses. */
 export const LINK_LOCAL = "ZML_LINK_LOCAL";

@@ -122,7 +122,7 @@ function ask({
   const { promise, resolve, reject } = Promise.withResolvers<PollResponse>();
   if (request.signal.aborted) return Promise.reject(new PollError("timeout", "no time is left"));
   const leave = (): void => {
-    request.signal.removeEventListener("abort", onAbort);
+    stopListening();
     running.delete(fail);
   };
   const fail = (error: Error): void => {
@@ -132,7 +132,7 @@ function ask({
   };
   running.add(fail);
   const onAbort = (): void => fail(new PollError("timeout", "the poll's time is over"));
-  request.signal.addEventListener("abort", onAbort);
+  const stopListening = whenAborted(request, onAbort);
   const chunks: Buffer[] = [];
   let bytes = 0;
   let status = 0;
@@ -165,12 +165,19 @@ function ask({
       onEnd() {
         leave();
         if (!isKept) connection.abort();
-        resolve({ status, contentType, body: Buffer.concat(chunks, bytes).toString("utf8") });
+        resolve({ status, contentType, body: textOf(chunks, bytes) });
       },
       onError: fail,
     },
   );
   return promise;
+}
+
+/** Calls back when the request's time is over. Returns what ends that. */
+function whenAborted({ signal, round }: PollRequest, onAbort: () => void): () => void {
+  if (round?.signal === signal) return round.whenOver(onAbort);
+  signal.addEventListener("abort", onAbort);
+  return () => signal.removeEventListener("abort", onAbort);
 }
 
 /**
@@ -183,15 +190,27 @@ export class RoundConnection {
   #origin: string | null = null;
   #connection: NodeConnection | null;
   #isTaken = false;
-  #isShared: boolean;
+  readonly #patienceMs: number;
+  #isShared = true;
+  /** Requests that were done with it. */
+  #freed = 0;
   #timer: NodeJS.Timeout | null = null;
 
+  /** Aborts when the round's time is over. */
+  readonly signal: AbortSignal;
+  /** What to tell then: one listener for all requests, since each costs as much as all else that a request sets up. */
+  readonly #overs = new Set<() => void>();
+
   /**
-   * @param isShared false: every request gets a connection of its own, for a node that was slow last time.
-   * @param kept of the last round, to the same origin; null: none.
+   * @param signal aborts when the round's time is over. @param kept connection of the last round, to the same origin;
+   *   null: none. @param patienceMs how long a request waits for another.
    */
-  constructor(isShared: boolean, kept: NodeConnection | null) {
-    this.#isShared = isShared;
+  constructor(signal: AbortSignal, kept: NodeConnection | null, patienceMs = PATIENCE_MS) {
+    this.#patienceMs = patienceMs;
+    this.signal = signal;
+    signal.addEventListener("abort", () => {
+      for (const onOver of [...this.#overs]) onOver();
+    });
     this.#connection = kept;
   }
 
@@ -205,12 +224,19 @@ export class RoundConnection {
       this.#isTaken = true;
       return this.#connection;
     }
-    this.#timer ??= setTimeout(() => this.#stopSharing(), PATIENCE_MS);
+    if (this.#timer === null) this.#watch();
     return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** Calls back when the round's time is over. Returns what ends that. */
+  whenOver(onOver: () => void): () => void {
+    this.#overs.add(onOver);
+    return () => this.#overs.delete(onOver);
   }
 
   /** Hands the connection to the next request. */
   free(): void {
+    this.#freed += 1;
     const next = this.#waiting.shift();
     if (next === undefined) this.#isTaken = false;
     else next(this.#connection);
@@ -225,6 +251,19 @@ export class RoundConnection {
     return null;
   }
 
+  /** Stops sharing when nothing was answered for a while. */
+  #watch(): void {
+    const freedBefore = this.#freed;
+    this.#timer = setTimeout(() => {
+      // a thread that was held hears of its timers before it hears of answers that came meanwhile
+      setImmediate(() => {
+        this.#timer = null;
+        if (this.#freed === freedBefore) this.#stopSharing();
+        else if (this.#waiting.length > 0) this.#watch();
+      });
+    }, this.#patienceMs);
+  }
+
   #stopSharing(): void {
     if (this.#waiting.length > 0) this.#isShared = false;
     for (const resolve of this.#waiting.splice(0)) resolve(null);
@@ -236,6 +275,11 @@ export class RoundConnection {
  * wait stay below it.
  */
 const PATIENCE_MS = 50;
+
+function textOf(chunks: readonly Buffer[], bytes: number): string {
+  const whole = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, bytes);
+  return whole.toString("utf8");
+}
 
 function toPollError(error: unknown, request: PollRequest): PollError {
   if (error instanceof PollError && isAnswered(error)) return error;

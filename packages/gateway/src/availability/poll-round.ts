@@ -75,7 +75,7 @@ export async function pollRound(
     if (path === null) return null;
     try {
       const bounded = waitMs === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
-      return await fetch({ ...target, ...addressOf(spec.url, path), signal: bounded });
+      return await fetch({ ...target, ...addressOf(spec, path), signal: bounded });
     } catch (error) {
       return isAnswered(error) ? UNUSABLE : null;
     }
@@ -85,7 +85,7 @@ export async function pollRound(
     const { metricsUrl = null } = spec;
     metricsFault = null;
     try {
-      if (metricsUrl === null) return await fetch({ ...target, ...addressOf(spec.url, path) });
+      if (metricsUrl === null) return await fetch({ ...target, ...addressOf(spec, path) });
       // the key is the node's: another host does not get it
       const isSameHost = new URL(metricsUrl).hostname === new URL(spec.url).hostname;
       const own = isSameHost ? { serverName, headers: withKey } : { serverName: null, headers };
@@ -97,7 +97,7 @@ export async function pollRound(
   };
   const getHealth = async (path: string): Promise<PollResponse | null> => {
     try {
-      const response = await fetch({ ...target, ...addressOf(spec.url, path) });
+      const response = await fetch({ ...target, ...addressOf(spec, path) });
       const isRefusal = response.status >= 400 && spec.isHealthPathStated === true;
       return isRefusal ? { ...response, status: NOT_READY } : response;
     } catch (error) {
@@ -163,8 +163,24 @@ function loadProbesOf({ adapter, reading = null }: RoundPlan): readonly FactProb
   return paths.map((path) => ({ path }));
 }
 
+interface Address {
+  readonly origin: string;
+  readonly path: string;
+}
+
+/** Addresses that were made once: reading URLs would be a tenth of what a round costs besides its sockets. */
+const addresses = new WeakMap<NodeSpec, Map<string, Address>>();
+
 /** Where a probe goes: below the node's URL, or to another port of its host. */
-function addressOf(url: string, probe: string): { origin: string; path: string } {
+function addressOf(spec: NodeSpec, probe: string): Address {
+  const ofNode = addresses.get(spec) ?? new Map<string, Address>();
+  addresses.set(spec, ofNode);
+  const address = ofNode.get(probe) ?? makeAddress(spec.url, probe);
+  ofNode.set(probe, address);
+  return address;
+}
+
+function makeAddress(url: string, probe: string): Address {
   const { origin, protocol, hostname } = new URL(url);
   const [, port, path = "/"] = /^:(\d+)(\/.*)?$/.exec(probe) ?? [];
   return port === undefined
@@ -172,7 +188,7 @@ function addressOf(url: string, probe: string): { origin: string; path: string }
     : { origin: `${protocol}//${hostname}:${port}`, path };
 }
 
-function partsOf(url: string): { origin: string; path: string } {
+function partsOf(url: string): Address {
   const { origin, pathname, search } = new URL(url);
   return { origin, path: pathname + search };
 }

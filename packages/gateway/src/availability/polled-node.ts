@@ -33,8 +33,6 @@ export interface PolledNode {
   readonly kept: KeptPlace;
   /** Rounds in a row, while it is out, in which nothing came. */
   muteRounds: number;
-  /** Its last round took so long that requests of it did not share a connection; the next one does not try. */
-  isSlow: boolean;
   /** Rounds in a row that gave no answer to the metrics path. */
   missedScrapes: number;
   /** Whether it is in or out, and on the way to which. */
@@ -85,7 +83,6 @@ export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
     roundsSinceFull: Number.POSITIVE_INFINITY,
     usesFallback: false,
     muteRounds: 0,
-    isSlow: false,
     missedScrapes: 0,
     gate: FRESH_GATE,
     downCause: null,

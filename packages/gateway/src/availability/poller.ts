@@ -41,9 +41,6 @@ const CONFIRM_MS = 250;
 /** Where nothing is configured. Nodes that answered last time and those that did not have as many places each. */
 const MAX_POLLS_AT_ONCE = 1024;
 
-/** From this on the requests of a node's next round don't wait for each other. */
-const SLOW_ROUND_MS = 100;
-
 /** Reason of an abort, made once: a new one each time costs a stack trace for nobody. */
 const TIME_IS_OVER = new Error("the poll's time is over");
 
@@ -235,7 +232,7 @@ export class Poller {
     const abort = new AbortController();
     node.abort = abort;
     const cancelDeadline = this.#after(spec.health.timeoutMs, () => abort.abort(TIME_IS_OVER));
-    const round = new RoundConnection(!node.isSlow, node.kept.take(startMs));
+    const round = new RoundConnection(abort.signal, node.kept.take(startMs));
     let isGood = false;
     try {
       // another engine may stand behind the address after a node comes back
@@ -248,7 +245,6 @@ export class Poller {
       const sources = { table: this.#table, fetch, nowMs: () => clock.nowMs() };
       this.#askGpuMemory(node);
       const result = await pollRound(sources, plan, abort.signal);
-      node.isSlow = clock.nowMs() - startMs > SLOW_ROUND_MS;
       node.muteRounds = node.gate.isOut && isMute(result) ? node.muteRounds + 1 : 0;
       if (node.isRemoved || node.epoch !== epoch) return null;
       const cause = this.#taker.take(node, result, { startMs, isFull: isFull || isSought });

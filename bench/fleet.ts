@@ -20,8 +20,8 @@ const json = isJsonAsked(args);
 const isQuick = args.includes("--quick");
 
 const plan = isQuick
-  ? { answering: 75, silent: 25, pollIntervalMs: 1_000, rounds: 3, warmUpMs: 4_000 }
-  : { answering: 750, silent: 250, pollIntervalMs: 5_000, rounds: 3, warmUpMs: 11_000 };
+  ? { answering: 75, silent: 25, pollIntervalMs: 1_000, timeoutMs: 800, rounds: 3, warmUpMs: 4_000 }
+  : { answering: 750, silent: 250, pollIntervalMs: 5_000, timeoutMs: 4_000, rounds: 3, warmUpMs: 11_000 };
 const measured = await measureFleet({ ...plan, say: (text) => json || process.stderr.write(`${text}\n`) });
 const labels = `{nodes=${plan.answering + plan.silent},silent=${plan.silent}}`;
 report({

@@ -14,6 +14,7 @@ export interface FleetPlan {
   /** Nodes that don't: half of them accept connections, half do not even do that. */
   readonly silent: number;
   readonly pollIntervalMs: number;
+  readonly timeoutMs: number;
   /** Whole poll intervals that each of the two measurements takes. */
   readonly rounds: number;
   /** Time without a measurement, so that code is compiled and the silent are known, ms. */
@@ -147,7 +148,7 @@ function startGateway(plan: FleetPlan, fleet: RunningFleet, pollIntervalMs: numb
       admin: { listen: "127.0.0.1:0" },
       workers: 1,
       store: { path: ":memory:" },
-      health: { poll_interval_ms: pollIntervalMs, timeout_ms: Math.min(4_000, Math.round(plan.pollIntervalMs * 0.8)) },
+      health: { poll_interval_ms: pollIntervalMs, timeout_ms: plan.timeoutMs },
       nodes,
     }),
   );

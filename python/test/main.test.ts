@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { test } from "node:test";
 import { ERRORS } from "../../packages/protocol/src/errors.ts";
-import { main, pass, SOURCE, setUp, startGateway, succeed, TESTS } from "./python-run.ts";
+import { main, pass, SOURCE, setUp, succeed, TESTS } from "./python-run.ts";
+import { startGateway } from "./real-gateway.ts";
 
 const setting = setUp();
 

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FOLDER, main, SOURCE, setUp, startGateway, succeed, TESTS } from "./python-run.ts";
+import { FOLDER, main, SOURCE, setUp, succeed, TESTS } from "./python-run.ts";
+import { startGateway } from "./real-gateway.ts";
 
 const setting = setUp();
 

@@ -27,7 +27,7 @@ export interface HealthSettings {
   readonly unhealthyAfter: number;
   /** Good polls in a row that bring it back. */
   readonly healthyAfter: number;
-  /** Looks in a row at a standstill, while requests run, that take the node out. Default: `STALLED_AFTER`. */
+  /** Looks in a row at a standstill, while requests run, that take the node out. Default: 6. */
   readonly stalledAfter?: number;
 }
 

@@ -41,10 +41,10 @@ const MISSED_SCRAPES_MAX = 3;
  * Looks at a standstill before a node counts as stalled, where nothing is configured: with a poll every 5 s some 25 s,
  * longer than a large prompt takes to be read, which moves no counter before its end.
  */
-export const STALLED_AFTER = 6;
+const STALLED_AFTER = 6;
 
 /** Where nothing is configured: half of a model's nodes. */
-export const MAX_EJECTED_SHARE = 0.5;
+const MAX_EJECTED_SHARE = 0.5;
 
 /** What a round was. */
 export interface RoundInfo {

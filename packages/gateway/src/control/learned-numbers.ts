@@ -8,7 +8,7 @@ import type { LearnedNumber } from "../store/operations.ts";
 import type { Fleet, FleetNode } from "./fleet.ts";
 
 /** Names of learned numbers: of a model on a node, of a node, of a model on all nodes. */
-export const LEARNED_NAMES = {
+const LEARNED_NAMES = {
   placement: ["tokens_per_second", "stream_tokens_per_second", "error_rate"],
   node: ["error_rate", "last_success_at_ms"],
   model: ["mean_output_tokens"],

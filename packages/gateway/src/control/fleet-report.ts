@@ -6,7 +6,7 @@ import type { Fleet, FleetNode } from "./fleet.ts";
 import type { LoopDelay } from "./loop-delay.ts";
 import { type NodeTruthJson, nodeTruth } from "./node-truth.ts";
 
-export type { UnknownWhy } from "./node-truth.ts";
+export type { UnknownCell, UnknownWhy } from "./node-truth.ts";
 
 /** What a node does about traffic, in the order in which availability asks. */
 export type NodeStateName = "draining" | "unhealthy" | "not_polled" | "cooling_down" | "trial" | "healthy";

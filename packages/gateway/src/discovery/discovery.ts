@@ -186,7 +186,7 @@ export class Discovery {
         if (state.found.tick(now)) {
           this.#logState(state, { before, wasWaiting: true });
           this.#changeSoon();
-        }
+        } else if (state.found.error === null) this.#waitForGrace(state, now);
       },
       Math.max(0, emptyAtMs - nowMs) + 1,
     );

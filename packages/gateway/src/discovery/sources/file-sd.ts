@@ -3,7 +3,7 @@
  * network disks and through links, the files are read every `refresh_ms` besides.
  */
 
-import { type FSWatcher, watch } from "node:fs";
+import { constants, type FSWatcher, watch } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { basename, dirname, extname, join } from "node:path";
 import type { SourceConfig } from "@zml/protocol";
@@ -143,9 +143,13 @@ async function readTargets(path: string, config: SourceConfig, signal: AbortSign
 
 async function readFileBounded(path: string): Promise<{ text: string; version: string; ageMs: number }> {
   try {
-    const file = await open(path);
+    // without it a pipe would hold a thread until somebody writes
+    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     try {
-      const { ino, size, mtimeMs } = await file.stat();
+      const stat = await file.stat();
+      const { ino, size, mtimeMs } = stat;
+      if (stat.isDirectory()) throw new SourceError("it is a folder");
+      if (!stat.isFile()) throw new SourceError("it is no file");
       if (size > FILE_BYTES_MAX) throw new SourceError(`it has ${size} bytes, at most ${FILE_BYTES_MAX} are read`);
       const text = await file.readFile("utf8");
       return { text, version: `${ino} ${size} ${mtimeMs}`, ageMs: Math.abs(Date.now() - mtimeMs) };

@@ -5,7 +5,7 @@ import { ERRORS } from "../../packages/protocol/src/errors.ts";
 import { main, pass, SOURCE, setUp, succeed, TESTS } from "./python-run.ts";
 import { startGateway } from "./real-gateway.ts";
 
-const setting = setUp();
+const setting = await setUp();
 
 test(`python: every test passes on 3.${main.minor}, with a real gateway`, async (t) => {
   await pass(setting, setting.environment.python, [], [TESTS], await startGateway(t));

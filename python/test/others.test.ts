@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { others, pass, setUp, TESTS } from "./python-run.ts";
 
-const setting = setUp();
+const setting = await setUp();
 const ignored = (names: readonly string[]) => names.flatMap((name) => ["--ignore", join(TESTS, `test_${name}.py`)]);
 
 // most of a run is waiting for deadlines

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { FOLDER, main, SOURCE, setUp, succeed, TESTS } from "./python-run.ts";
 import { startGateway } from "./real-gateway.ts";
 
-const setting = setUp();
+const setting = await setUp();
 
 test("python: the wheel works in an empty virtual environment, and brings its types", async (t) => {
   const { python, wheels, mypyCache } = setting.environment;

@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { before, after as onEnd } from "node:test";
+import { after } from "node:test";
 import {
   type Environment,
   findInterpreters,
@@ -37,27 +37,19 @@ export const main: Interpreter = chosen;
 /** The others from 3.9 on that are installed. */
 export const others: readonly Interpreter[] = found.filter((one) => one !== chosen);
 
-/** What a file's tests run with; installed before the first of them. */
+/** What a file's tests run with. */
 export interface Setting {
   readonly environment: Environment;
   /** A folder that goes with the file. */
   readonly scratch: string;
 }
 
-/** Sets up a file of tests. */
-export function setUp(): Setting {
+/** Installs what is missing; before any test, as that may take as long as a test may. */
+export async function setUp(): Promise<Setting> {
+  const environment = await makeEnvironment(main, (line) => process.stderr.write(`${line}\n`));
   const scratch = mkdtempSync(join(tmpdir(), "zml-python-"));
-  let environment: Environment | undefined;
-  before(async () => {
-    environment = await makeEnvironment(main, (line) => process.stderr.write(`${line}\n`));
-  });
-  onEnd(() => rmSync(scratch, { recursive: true, force: true }));
-  return {
-    get environment() {
-      return environment ?? assert.fail("it is installed before the first test");
-    },
-    scratch,
-  };
+  after(() => rmSync(scratch, { recursive: true, force: true }));
+  return { environment, scratch };
 }
 
 /** Tests of pytest must pass. `path`: folders to import from, beside the SDK's source. */

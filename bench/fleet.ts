@@ -35,6 +35,7 @@ report({
     { name: `metrics_bytes_per_s${labels}`, value: measured.parsedBytesPerSecond, unit: "bytes/s" },
     { name: `poll_connections_per_s${labels}`, value: measured.connectionsPerSecond, unit: "1/s" },
     { name: `poll_cpu_us_per_round${labels}`, value: measured.cpuUsPerRound, unit: "µs" },
+    { name: `control_delay_p99_ms${labels}`, value: measured.controlDelayP99Ms, unit: "ms" },
     { name: `idle_cpu_percent_of_core${labels}`, value: measured.idleCpuShare * 100, unit: "%" },
     { name: `answering_nodes_healthy_percent${labels}`, value: measured.healthyShare * 100, unit: "%" },
     { name: `silent_nodes_healthy${labels}`, value: measured.silentHealthy, unit: "nodes" },

@@ -40,6 +40,8 @@ export interface FleetMeasures {
   readonly healthyShare: number;
   /** Most silent nodes that counted as healthy at any look. */
   readonly silentHealthy: number;
+  /** How late the control thread was for its timers, ms. */
+  readonly controlDelayP99Ms: number;
 }
 
 /** Long enough that nothing is polled while the idle gateway is measured. */
@@ -171,6 +173,7 @@ async function ages(gateway: StartedGateway, plan: FleetPlan) {
   const seen: number[] = [];
   let healthyShare = 1;
   let silentHealthy = 0;
+  let controlDelayP99Ms = Number.NaN;
   for (let look = 0; look < plan.rounds * LOOKS_PER_ROUND; look++) {
     await wait(plan.pollIntervalMs / LOOKS_PER_ROUND);
     const report = (await (
@@ -181,6 +184,7 @@ async function ages(gateway: StartedGateway, plan: FleetPlan) {
     for (const { data_age_ms: ageMs } of answering) seen.push(ageMs ?? Number.POSITIVE_INFINITY);
     healthyShare = Math.min(healthyShare, answering.length / plan.answering);
     silentHealthy = Math.max(silentHealthy, healthy.length - answering.length);
+    controlDelayP99Ms = report.totals.control_delay_p99_ms ?? Number.NaN;
   }
   const sorted = Float64Array.from(seen).sort();
   return {
@@ -189,5 +193,6 @@ async function ages(gateway: StartedGateway, plan: FleetPlan) {
     ageMaxMs: sorted.at(-1) ?? Number.NaN,
     healthyShare,
     silentHealthy,
+    controlDelayP99Ms,
   };
 }

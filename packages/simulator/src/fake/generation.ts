@@ -91,10 +91,15 @@ export class GenerationRun {
     const limit = Number.isNaN(this.request.maxTokens) ? Infinity : this.request.maxTokens;
     const room = Math.min(limit, Math.max(1, settings.maxModelLen - this.request.promptTokens));
     this.#openChoices = this.request.choiceCount;
+    const { forced } = this.request;
+    const pieces = forced === null ? null : (forced.text.match(PIECE) ?? []);
     for (let index = 0; index < this.request.choiceCount; index += 1) {
-      const wanted = Math.round(settings.outputTokens({ promptTokens: this.request.promptTokens, limit, random }));
-      const isLimited = this.request.ignoreEos || wanted >= room;
-      const outputTokens = this.request.ignoreEos ? room : Math.max(Math.min(wanted, room), Math.min(1, room));
+      const wanted =
+        pieces?.length ?? Math.round(settings.outputTokens({ promptTokens: this.request.promptTokens, limit, random }));
+      // a grammar lets nothing but the end follow, so that it also ends what would go on
+      const ignoresEos = this.request.ignoreEos && pieces === null;
+      const isLimited = ignoresEos || (pieces === null ? wanted >= room : wanted > room);
+      const outputTokens = ignoresEos ? room : Math.max(Math.min(wanted, room), Math.min(1, room));
       const choice: Choice = { sequence: -1, texts: [], reason: null };
       this.choices.push(choice);
       choice.sequence = driver.submit(this.request.promptTokens, outputTokens, {
@@ -102,7 +107,7 @@ export class GenerationRun {
           if (Number.isNaN(this.times.startedMs)) this.times.startedMs = atMs;
         },
         onToken: (tokenIndex, atMs) => {
-          const text = nextWord(random, tokenIndex);
+          const text = pieces?.[tokenIndex] ?? nextWord(random, tokenIndex);
           choice.texts.push(text);
           if (Number.isNaN(this.times.firstTokenMs)) this.times.firstTokenMs = atMs;
           this.times.lastTokenMs = atMs;
@@ -131,6 +136,9 @@ export class GenerationRun {
     for (const choice of this.choices) this.#context.driver.cancel(choice.sequence);
   }
 }
+
+/** One token of a text that is forced: four UTF-16 units, as they are counted. */
+const PIECE = /[\s\S]{1,4}/g;
 
 /** Sends a whole answer, or spoils it when the fault says so. */
 export function sendPlain(exchange: Exchange, fault: StreamFault | undefined, value: unknown): void {

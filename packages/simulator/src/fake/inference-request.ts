@@ -1,7 +1,8 @@
 import { countTokens } from "../readable-words.ts";
-
-/** A JSON object whose fields are not yet known. */
-export type JsonObject = Readonly<Record<string, unknown>>;
+import type { ForcedOutput } from "./forced-output.ts";
+import { readForcedOutput } from "./forced-output.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
 
 /** What the fakes read from a chat, completion or embeddings body. Unknown numbers are NaN. */
 export type InferenceRequest = {
@@ -15,11 +16,11 @@ export type InferenceRequest = {
   readonly promptTokens: number;
   /** Number of messages, or prompts; -1 when the field is missing. */
   readonly inputCount: number;
+  /** Null: the model writes words. */
+  readonly forced: ForcedOutput | null;
+  /** As it came, for answers that repeat parts of it. */
+  readonly body: JsonObject;
 };
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 export function readInferenceRequest(body: JsonObject): InferenceRequest {
   const options = isObject(body["stream_options"]) ? body["stream_options"] : {};
@@ -37,6 +38,8 @@ export function readInferenceRequest(body: JsonObject): InferenceRequest {
     ignoreEos: body["ignore_eos"] === true,
     promptTokens: promptTokens(list ?? []),
     inputCount: list === undefined ? -1 : list.length,
+    forced: readForcedOutput(body),
+    body,
   };
 }
 

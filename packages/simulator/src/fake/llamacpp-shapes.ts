@@ -1,7 +1,11 @@
 import type { GenerationRun } from "./generation.ts";
-import type { JsonObject } from "./inference-request.ts";
-import type { AnswerHead, StreamWriter } from "./vllm-shapes.ts";
-import { sse, usageOf } from "./vllm-shapes.ts";
+import type { JsonObject } from "./json-object.ts";
+import { messages } from "./llamacpp-messages.ts";
+import { responses } from "./llamacpp-responses.ts";
+import { timings } from "./llamacpp-timings.ts";
+import type { AnswerHead, StreamWriter } from "./stream-writer.ts";
+import { chatFinishReason, sse } from "./stream-writer.ts";
+import { usageOf as plainUsageOf } from "./vllm-shapes.ts";
 
 export const LLAMACPP_BUILD = "b10434-5a1c1d2e";
 
@@ -16,42 +20,31 @@ function frame(head: AnswerHead, object: string, choices: readonly JsonObject[])
   };
 }
 
-function timings(run: GenerationRun): JsonObject {
-  const { startedMs, firstTokenMs, lastTokenMs } = run.times;
-  const promptMs = Number.isNaN(firstTokenMs) ? 0 : firstTokenMs - startedMs;
-  const predictedMs = Number.isNaN(lastTokenMs) ? 0 : lastTokenMs - firstTokenMs;
-  return {
-    cache_n: 0,
-    prompt_n: run.request.promptTokens,
-    prompt_ms: promptMs,
-    predicted_n: run.completionTokens,
-    predicted_ms: predictedMs,
-  };
-}
-
 const chat: StreamWriter = {
   idPrefix: "chatcmpl",
-  begin: (head) => [
-    sse(
-      frame(head, "chat.completion.chunk", [
-        { finish_reason: null, index: 0, delta: { role: "assistant", content: null } },
-      ]),
-    ),
-  ],
-  token: (head, token) =>
-    token.text === ""
-      ? []
-      : [
-          sse(
-            frame(head, "chat.completion.chunk", [
-              { finish_reason: null, index: token.choice, delta: { content: token.text } },
-            ]),
-          ),
-        ],
+  begin: (head, run) => {
+    const tool = run.request.forced?.tool ?? null;
+    const opening = [chunk(head, 0, { role: "assistant", content: null })];
+    if (tool !== null) {
+      const call = { index: 0, id: toolId(head), type: "function", function: { name: tool.name, arguments: "" } };
+      opening.push(chunk(head, 0, { tool_calls: [call] }));
+    }
+    return opening;
+  },
+  token: (head, token, run) => {
+    if (token.text === "") return [];
+    const isTool = (run.request.forced?.tool ?? null) !== null;
+    const delta = isTool
+      ? { tool_calls: [{ index: 0, function: { arguments: token.text } }] }
+      : { content: token.text };
+    return [chunk(head, token.choice, delta)];
+  },
   end: (head, run) => [
     ...run.choices.map((_, index) =>
       sse({
-        ...frame(head, "chat.completion.chunk", [{ finish_reason: run.reason(index), index, delta: {} }]),
+        ...frame(head, "chat.completion.chunk", [
+          { finish_reason: chatFinishReason(run, run.reason(index)), index, delta: {} },
+        ]),
         ...(run.request.includeUsage ? {} : { timings: timings(run) }),
       }),
     ),
@@ -65,15 +58,34 @@ const chat: StreamWriter = {
       head,
       "chat.completion",
       run.choices.map((_, index) => ({
-        finish_reason: run.reason(index),
+        finish_reason: chatFinishReason(run, run.reason(index)),
         index,
-        message: { role: "assistant", content: run.text(index) },
+        message: messageOf(head, run, index),
       })),
     ),
     usage: usageOf(run),
     timings: timings(run),
   }),
 };
+
+function usageOf(run: GenerationRun): JsonObject {
+  return { ...plainUsageOf(run), prompt_tokens_details: { cached_tokens: 0 } };
+}
+
+function chunk(head: AnswerHead, index: number, delta: JsonObject): string {
+  return sse(frame(head, "chat.completion.chunk", [{ finish_reason: null, index, delta }]));
+}
+
+function messageOf(head: AnswerHead, run: GenerationRun, index: number): JsonObject {
+  const tool = run.request.forced?.tool ?? null;
+  if (tool === null) return { role: "assistant", content: run.text(index) };
+  const call = { type: "function", function: { name: tool.name, arguments: run.text(index) }, id: toolId(head) };
+  return { role: "assistant", content: "", tool_calls: [call] };
+}
+
+function toolId(head: AnswerHead): string {
+  return head.id.slice(-32);
+}
 
 const text: StreamWriter = {
   idPrefix: "chatcmpl",
@@ -115,4 +127,10 @@ const text: StreamWriter = {
 };
 
 /** The generating routes of llama.cpp. */
-export const LLAMACPP_WRITERS = { chat, text } as const;
+export const LLAMACPP_WRITERS: Readonly<Record<string, StreamWriter>> = {
+  "/v1/chat/completions": chat,
+  "/chat/completions": chat,
+  "/v1/completions": text,
+  "/v1/responses": responses,
+  "/v1/messages": messages,
+};

@@ -1,15 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { performance } from "node:perf_hooks";
+import { embeddingOf, isBase64 } from "./embedding.ts";
 import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { StreamFault } from "./faults.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
-import type { InferenceRequest, JsonObject } from "./inference-request.ts";
-import { isObject, readInferenceRequest } from "./inference-request.ts";
+import type { InferenceRequest } from "./inference-request.ts";
+import { readInferenceRequest } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
 import { LlamacppMetrics } from "./llamacpp-metrics.ts";
 import { LLAMACPP_BUILD, LLAMACPP_WRITERS } from "./llamacpp-shapes.ts";
-import { sse } from "./vllm-shapes.ts";
+import type { StreamWriter } from "./stream-writer.ts";
+import { sse } from "./stream-writer.ts";
 
 /** cpp-httplib: 5 s idle, 100 requests per connection, and it says both. */
 export function llamacppHttpHabits(settings: NodeSettings): HttpHabits {
@@ -75,7 +79,10 @@ export class FakeLlamacpp implements EngineBehaviour {
       case "POST /v1/chat/completions":
       case "POST /chat/completions":
       case "POST /v1/completions":
+      case "POST /v1/responses":
+      case "POST /v1/messages":
       case "POST /v1/embeddings":
+      case "POST /v1/rerank":
         this.#post(exchange);
         return;
       default:
@@ -189,16 +196,18 @@ export class FakeLlamacpp implements EngineBehaviour {
       this.#error(exchange, 400, "invalid_request_error", "'messages' is required");
     } else if (request.promptTokens >= maxModelLen) {
       exchange.json(400, contextError(request.promptTokens, maxModelLen));
-    } else if (exchange.path === "/v1/embeddings") this.#embed(exchange, request);
-    else this.#generate(exchange, request);
+    } else {
+      const writer = LLAMACPP_WRITERS[exchange.path];
+      if (writer === undefined) this.#pool(exchange, request);
+      else this.#generate(exchange, request, writer);
+    }
   }
 
-  #generate(exchange: Exchange, request: InferenceRequest): void {
+  #generate(exchange: Exchange, request: InferenceRequest, writer: StreamWriter): void {
     const { settings } = this.#context;
-    const writer = exchange.path.endsWith("/chat/completions") ? LLAMACPP_WRITERS.chat : LLAMACPP_WRITERS.text;
     const fault = exchange.faults.takeStream();
     const head = {
-      id: `chatcmpl-${randomUUID().replaceAll("-", "")}`,
+      id: `${writer.idPrefix}-${randomUUID().replaceAll("-", "")}`,
       // Whatever the caller asked for: the server has one model and answers as that.
       model: settings.model,
       created: Math.floor(Date.now() / 1e3),
@@ -255,19 +264,17 @@ export class FakeLlamacpp implements EngineBehaviour {
     stream.end();
   }
 
-  #embed(exchange: Exchange, request: InferenceRequest): void {
+  /** Embeddings and rerank, as if the server had been started with both of its flags. */
+  #pool(exchange: Exchange, request: InferenceRequest): void {
     const fault = exchange.faults.takeStream();
     const { driver, settings } = this.#context;
     const sequence = driver.submit(request.promptTokens, 0, {
       onToken: () => {},
       onFinished: () => {
-        const data = Array.from({ length: request.inputCount }, (_, index) => ({
-          embedding: Array.from({ length: 8 }, (_unused, axis) => Math.cos(index + axis) / 2),
-          index,
-          object: "embedding",
-        }));
         const usage = { prompt_tokens: request.promptTokens, total_tokens: request.promptTokens };
-        sendPlain(exchange, fault, { model: settings.model, object: "list", usage, data });
+        const head = { model: settings.model, object: "list", usage };
+        if (exchange.path === "/v1/rerank") sendPlain(exchange, fault, { ...head, results: rankings(request) });
+        else sendPlain(exchange, fault, { ...head, data: embeddingsOf(request) });
       },
     });
     exchange.onOver(() => driver.cancel(sequence));
@@ -288,6 +295,25 @@ export class FakeLlamacpp implements EngineBehaviour {
   #error(exchange: Exchange, code: number, type: string, message: string): void {
     exchange.json(code, { error: { code, message, type } });
   }
+}
+
+function embeddingsOf(request: InferenceRequest): readonly JsonObject[] {
+  return Array.from({ length: request.inputCount }, (_, index) => ({
+    embedding: embeddingOf(request, index),
+    index,
+    object: "embedding",
+    ...(isBase64(request) ? { encoding_format: "base64" } : {}),
+  }));
+}
+
+/** Best first. */
+function rankings(request: InferenceRequest): readonly JsonObject[] {
+  const results = Array.from({ length: request.inputCount }, (_, index) => ({
+    index,
+    relevance_score: 1 / (1 + index),
+  }));
+  const { top_n: count } = request.body;
+  return typeof count === "number" ? results.slice(0, count) : results;
 }
 
 function contextError(promptTokens: number, contextTokens: number): JsonObject {

@@ -1,7 +1,8 @@
 import type { FinishReason, GenerationRun } from "./generation.ts";
-import type { JsonObject } from "./inference-request.ts";
-import type { AnswerHead, StreamWriter } from "./vllm-shapes.ts";
-import { sse, VLLM_WRITERS } from "./vllm-shapes.ts";
+import type { JsonObject } from "./json-object.ts";
+import type { AnswerHead, StreamWriter, TokenPart } from "./stream-writer.ts";
+import { chatFinishReason, sse } from "./stream-writer.ts";
+import { VLLM_WRITERS } from "./vllm-shapes.ts";
 
 function usageOf(run: GenerationRun): JsonObject {
   const prompt = run.request.promptTokens;
@@ -20,9 +21,9 @@ function chunk(head: AnswerHead, object: string, choices: readonly JsonObject[],
   return sse({ id: head.id, object, created: head.created, model: head.model, choices, usage });
 }
 
-function delta(index: number, part: JsonObject, reason: FinishReason | null): JsonObject {
+function delta(index: number, part: JsonObject, reason: FinishReason | "tool_calls" | null): JsonObject {
   const rest = { reasoning_content: null, tool_calls: null };
-  return { index, delta: { ...part, ...rest }, logprobs: null, finish_reason: reason, matched_stop: null };
+  return { index, delta: { ...rest, ...part }, logprobs: null, finish_reason: reason, matched_stop: null };
 }
 
 const CHUNK = "chat.completion.chunk";
@@ -32,13 +33,18 @@ const chat: StreamWriter = {
   idPrefix: "",
   begin: (head, run) =>
     run.choices.map((_, index) => chunk(head, CHUNK, [delta(index, { role: "assistant", content: "" }, null)], null)),
-  token: (head, token) => [
-    ...(token.text === ""
-      ? []
-      : [chunk(head, CHUNK, [delta(token.choice, { role: null, content: token.text }, null)], null)]),
+  token: (head, token, run) => [
+    ...(token.text === "" ? [] : [chunk(head, CHUNK, [delta(token.choice, partOf(head, token, run), null)], null)]),
     ...(token.reason === null
       ? []
-      : [chunk(head, CHUNK, [delta(token.choice, { role: null, content: null }, token.reason)], null)]),
+      : [
+          chunk(
+            head,
+            CHUNK,
+            [delta(token.choice, { role: null, content: null }, chatFinishReason(run, token.reason))],
+            null,
+          ),
+        ]),
   ],
   end: (head, run) => [...(run.request.includeUsage ? [chunk(head, CHUNK, [], usageOf(run))] : []), "data: [DONE]\n\n"],
   whole: (head, run) => ({
@@ -48,15 +54,46 @@ const chat: StreamWriter = {
     model: head.model,
     choices: run.choices.map((_, index) => ({
       index,
-      message: { role: "assistant", content: run.text(index), reasoning_content: null, tool_calls: null },
+      message: messageOf(head, run, index),
       logprobs: null,
-      finish_reason: run.reason(index),
+      finish_reason: chatFinishReason(run, run.reason(index)),
       matched_stop: null,
     })),
     usage: usageOf(run),
     metadata: { weight_version: "default" },
   }),
 };
+
+/** A call has its name with the first piece of its arguments. */
+function partOf(head: AnswerHead, token: TokenPart, run: GenerationRun): JsonObject {
+  const tool = run.request.forced?.tool ?? null;
+  if (tool === null) return { role: null, content: token.text };
+  const isFirst = token.index === 0;
+  const call = {
+    id: isFirst ? toolId(head) : null,
+    index: 0,
+    type: "function",
+    function: { name: isFirst ? tool.name : null, arguments: token.text },
+  };
+  return { role: null, content: null, tool_calls: [call] };
+}
+
+function messageOf(head: AnswerHead, run: GenerationRun, index: number): JsonObject {
+  const tool = run.request.forced?.tool ?? null;
+  const message = { role: "assistant", content: run.text(index), reasoning_content: null, tool_calls: null };
+  if (tool === null) return message;
+  const call = {
+    id: toolId(head),
+    index: 0,
+    type: "function",
+    function: { name: tool.name, arguments: run.text(index) },
+  };
+  return { ...message, content: null, tool_calls: [call] };
+}
+
+function toolId(head: AnswerHead): string {
+  return `call_${head.id.slice(-24)}`;
+}
 
 const completion: StreamWriter = {
   idPrefix: "",

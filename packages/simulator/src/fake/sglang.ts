@@ -4,12 +4,14 @@ import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
-import type { InferenceRequest, JsonObject } from "./inference-request.ts";
-import { isObject, readInferenceRequest } from "./inference-request.ts";
+import type { InferenceRequest } from "./inference-request.ts";
+import { readInferenceRequest } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
 import { SglangMetrics } from "./sglang-metrics.ts";
 import { SGLANG_WRITERS } from "./sglang-shapes.ts";
-import type { StreamWriter } from "./vllm-shapes.ts";
-import { sse } from "./vllm-shapes.ts";
+import type { StreamWriter } from "./stream-writer.ts";
+import { sse } from "./stream-writer.ts";
 
 const VERSION = "0.5.20";
 const GET_ROUTES = new Set([

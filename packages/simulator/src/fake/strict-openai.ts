@@ -2,8 +2,10 @@ import type { EngineBehaviour, NodeContext } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
-import type { InferenceRequest, JsonObject } from "./inference-request.ts";
-import { isObject, readInferenceRequest } from "./inference-request.ts";
+import type { InferenceRequest } from "./inference-request.ts";
+import { readInferenceRequest } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
 import { chatId, VLLM_WRITERS } from "./vllm-shapes.ts";
 
 /** Members that OpenAI's chat and completion requests have; both NVIDIA servers take them. */

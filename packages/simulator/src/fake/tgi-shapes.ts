@@ -1,6 +1,6 @@
 import type { FinishReason, GenerationRun } from "./generation.ts";
-import type { JsonObject } from "./inference-request.ts";
-import type { AnswerHead, StreamWriter, TokenPart } from "./vllm-shapes.ts";
+import type { JsonObject } from "./json-object.ts";
+import type { AnswerHead, StreamWriter, TokenPart } from "./stream-writer.ts";
 import { usageOf } from "./vllm-shapes.ts";
 
 export const TGI_VERSION = "3.3.7";

@@ -4,8 +4,10 @@ import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
-import type { InferenceRequest, JsonObject } from "./inference-request.ts";
-import { isObject, readInferenceRequest } from "./inference-request.ts";
+import type { InferenceRequest } from "./inference-request.ts";
+import { readInferenceRequest } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
 import type { TgiFailure } from "./tgi-metrics.ts";
 import { TgiMetrics } from "./tgi-metrics.ts";
 import { TGI_VERSION, TGI_WRITERS, tgiEvent } from "./tgi-shapes.ts";
@@ -269,7 +271,8 @@ function parse(body: Buffer): unknown {
 
 /** The native routes keep their limits under `parameters`, and the route says whether it streams. */
 function readRequest(exchange: Exchange, body: JsonObject): InferenceRequest {
-  const request = { ...readInferenceRequest(body), choiceCount: 1 };
+  // its own way of tools is not copied: it writes words
+  const request = { ...readInferenceRequest(body), choiceCount: 1, forced: null };
   if (exchange.path.startsWith("/v1/")) return request;
   const parameters = isObject(body["parameters"]) ? body["parameters"] : {};
   const limit = parameters["max_new_tokens"];

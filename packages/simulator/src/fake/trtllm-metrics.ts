@@ -1,6 +1,6 @@
 import type { NodeContext } from "./engine-behaviour.ts";
 import type { GenerationRun } from "./generation.ts";
-import type { JsonObject } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
 import type { Labels } from "./prometheus-text.ts";
 import { Histogram, PrometheusText, pythonNumber } from "./prometheus-text.ts";
 import type { RequestCounters } from "./strict-openai.ts";

@@ -2,9 +2,9 @@ import type { HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.t
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { InferenceRequest } from "./inference-request.ts";
+import { sse } from "./stream-writer.ts";
 import { StrictOpenAi } from "./strict-openai.ts";
 import { TrtllmMetrics } from "./trtllm-metrics.ts";
-import { sse } from "./vllm-shapes.ts";
 
 const VERSION = "1.3.0";
 const POST_ROUTES = new Set(["/v1/chat/completions", "/v1/completions", "/v1/responses"]);

@@ -1,14 +1,18 @@
 import { performance } from "node:perf_hooks";
+import { embeddingOf } from "./embedding.ts";
 import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
-import type { InferenceRequest, JsonObject } from "./inference-request.ts";
-import { isObject, readInferenceRequest } from "./inference-request.ts";
+import type { InferenceRequest } from "./inference-request.ts";
+import { readInferenceRequest } from "./inference-request.ts";
+import type { JsonObject } from "./json-object.ts";
+import { isObject } from "./json-object.ts";
+import type { StreamWriter } from "./stream-writer.ts";
+import { sse } from "./stream-writer.ts";
 import { VllmMetrics } from "./vllm-metrics.ts";
-import type { StreamWriter } from "./vllm-shapes.ts";
-import { chatId, sse, VLLM_WRITERS } from "./vllm-shapes.ts";
+import { chatId, VLLM_WRITERS } from "./vllm-shapes.ts";
 
 const VERSION = "0.32.0";
 const MODEL_ROUTES = new Set([
@@ -334,7 +338,7 @@ function embeddings(request: InferenceRequest, model: string, usage: JsonObject)
     data: Array.from({ length: request.inputCount }, (_, index) => ({
       index,
       object: "embedding",
-      embedding: Array.from({ length: 8 }, (_unused, axis) => Math.cos(index + axis) / 2),
+      embedding: embeddingOf(request, index),
     })),
     usage: { ...usage, completion_tokens: 0, prompt_tokens_details: null },
   };

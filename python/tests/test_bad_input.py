@@ -8,6 +8,7 @@ import pickle
 import re
 import ssl
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -514,15 +515,25 @@ def test_a_body_that_comes_byte_by_byte_reaches_the_deadline(infer: Callable[...
         is_over.set()
 
 
-def test_a_body_that_stops_after_its_first_bytes_reaches_the_deadline(infer: Callable[..., Any]) -> None:
+def test_a_body_that_stops_late_reaches_the_deadline_of_the_call_and_not_that_of_a_read(
+    infer: Callable[..., Any],
+) -> None:
     def stop(exchange: Exchange) -> None:
-        exchange.send("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{")
+        exchange.send("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n")
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            exchange.send(b" ")
+            exchange.closed.wait(0.05)
         hang(exchange)
 
-    with ScriptedServer(stop) as server:
+    with ScriptedServer(succeed, stop) as server:
+        infer(server.url)  # imports what a first call imports
+        start = time.monotonic()
         with pytest.raises(zml.APITimeoutError):
-            infer(server.url, {"timeout": 0.4, "runtime": Runtime()})
-        assert server.exchanges[0].closed.wait(10)
+            infer(server.url, {"timeout": 1.2, "runtime": Runtime()})
+        # a read that began at 1 s with the time that the first one had would end at 2.2 s
+        assert time.monotonic() - start < 2.1
+        assert server.exchanges[1].closed.wait(10)
 
 
 def test_a_connection_is_used_again(infer: Callable[..., Any]) -> None:

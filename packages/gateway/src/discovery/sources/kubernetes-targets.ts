@@ -81,43 +81,57 @@ interface Read {
   readonly dropped: readonly Dropped[];
 }
 
-/**
- * The list that objects amount to.
- *
- * @param deleted objects that are gone since the last list: their endpoints leave at once, if they are pods.
- */
-export function targetsOf(
-  objects: Iterable<ClusterObject>,
-  config: SourceConfig,
-  deleted: Iterable<ClusterObject> = [],
-): Found {
-  const read = config.service === null ? readPod : readSlice;
-  const ready = new Map<string, Target>();
-  const leaving = new Map<string, Target>();
-  const dropped: Dropped[] = [];
-  let notReady = 0;
-  for (const object of objects) {
-    const found = read(object, config);
-    dropped.push(...found.dropped);
-    for (const { target, state } of found.endpoints) {
-      // an endpoint may be in two slices while it moves from one to the other
-      if (state === "ready") ready.set(targetKey(target), target);
-      else if (state === "terminating") leaving.set(targetKey(target), target);
-      else notReady += 1;
-    }
+/** Reads the objects of one source. What an object says is kept with it: of thousands, few change at one time. */
+export class TargetReader {
+  readonly #config: SourceConfig;
+  readonly #read = new WeakMap<ClusterObject, Read>();
+
+  constructor(config: SourceConfig) {
+    this.#config = config;
   }
-  if (config.service === null) {
-    for (const object of deleted) {
-      for (const { target } of read(object, config).endpoints) leaving.set(targetKey(target), target);
+
+  /**
+   * The list that objects amount to.
+   *
+   * @param deleted objects that are gone since the last list: their endpoints leave at once, if they are pods.
+   */
+  read(objects: Iterable<ClusterObject>, deleted: Iterable<ClusterObject>): Found {
+    const ready = new Map<string, Target>();
+    const leaving = new Map<string, Target>();
+    const dropped: Dropped[] = [];
+    let notReady = 0;
+    for (const object of objects) {
+      const found = this.#readOne(object);
+      dropped.push(...found.dropped);
+      for (const { target, state } of found.endpoints) {
+        // an endpoint may be in two slices while it moves from one to the other
+        if (state === "ready") ready.set(targetKey(target), target);
+        else if (state === "terminating") leaving.set(targetKey(target), target);
+        else notReady += 1;
+      }
     }
+    if (this.#config.service === null) {
+      for (const object of deleted) {
+        for (const { target } of this.#readOne(object).endpoints) leaving.set(targetKey(target), target);
+      }
+    }
+    for (const key of ready.keys()) leaving.delete(key);
+    return {
+      targets: [...ready.values()],
+      leaving: [...leaving.values()],
+      dropped,
+      note: notReady === 0 ? null : `${notReady} endpoints are not ready`,
+    };
   }
-  for (const key of ready.keys()) leaving.delete(key);
-  return {
-    targets: [...ready.values()],
-    leaving: [...leaving.values()],
-    dropped,
-    note: notReady === 0 ? null : `${notReady} endpoints are not ready`,
-  };
+
+  #readOne(object: ClusterObject): Read {
+    let read = this.#read.get(object);
+    if (read === undefined) {
+      read = this.#config.service === null ? readPod(object, this.#config) : readSlice(object, this.#config);
+      this.#read.set(object, read);
+    }
+    return read;
+  }
 }
 
 function readSlice(object: ClusterObject, config: SourceConfig): Read {

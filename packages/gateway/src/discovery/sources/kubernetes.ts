@@ -16,7 +16,7 @@ import {
   type WatchEvent,
   watchObjects,
 } from "./kubernetes-api.ts";
-import { queryOf, targetsOf } from "./kubernetes-targets.ts";
+import { queryOf, TargetReader } from "./kubernetes-targets.ts";
 
 /** First pause after a failure, ms; it doubles. */
 const BACK_OFF_MS = 500;
@@ -26,6 +26,8 @@ const BACK_OFF_MAX_MS = 30_000;
 const SHORT_WATCH_MS = 1_000;
 /** The API server ends a watch after this, s, and up to half as much again: replicas spread. */
 const WATCH_SECONDS = 300;
+/** Changes that come faster than this, ms, are told together: with thousands of pods each list costs some 20 ms. */
+const TELL_EVERY_MS = 100;
 
 /** The product's source; tests load another client. */
 export function kubernetesSource(load?: LoadClient): StartSource {
@@ -47,16 +49,23 @@ class KubernetesSource implements RunningSource {
   readonly #load: LoadClient | undefined;
   readonly #stopping = new AbortController();
   readonly #ended: Promise<unknown>;
+  readonly #reader: TargetReader;
   #watched: readonly Watched[] = [];
+  /** Gone since the last list was told. */
+  #deleted: ClusterObject[] = [];
+  #tellTimer: NodeJS.Timeout | null = null;
+  #toldAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(context: SourceContext, load: LoadClient | undefined) {
     this.#context = context;
     this.#load = load;
+    this.#reader = new TargetReader(context.config);
     this.#ended = this.#run();
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort();
+    if (this.#tellTimer !== null) clearTimeout(this.#tellTimer);
     await this.#ended;
   }
 
@@ -156,29 +165,36 @@ class KubernetesSource implements RunningSource {
   }
 
   #take(watched: Watched, events: readonly WatchEvent[]): void {
-    const deleted: ClusterObject[] = [];
     for (const { type, object } of events) {
       if (type === "DELETED") {
         watched.objects?.delete(keyOf(object));
-        deleted.push(object);
+        this.#deleted.push(object);
       } else watched.objects?.set(keyOf(object), object);
     }
-    this.#tell({ found: true, error: null, deleted });
+    if (this.#isStopping) return;
+    const waitMs = Math.max(0, this.#toldAtMs + TELL_EVERY_MS - this.#context.clock.nowMs());
+    this.#tellTimer ??= setTimeout(() => this.#tell({ found: true, error: null }), waitMs);
   }
 
   /** Tells the list of all namespaces, once each has been listed. */
-  #tell({ found, error, deleted = [] }: { found: boolean; error: string | null; deleted?: ClusterObject[] }): void {
+  #tell({ found, error }: { found: boolean; error: string | null }): void {
     if (this.#isStopping) return;
-    const { config, onLook } = this.#context;
+    const { clock, onLook } = this.#context;
+    if (found && this.#tellTimer !== null) {
+      clearTimeout(this.#tellTimer);
+      this.#tellTimer = null;
+    }
     const first = error ?? this.#watched.find((watched) => watched.error !== null)?.error ?? null;
     const isWhole = this.#watched.length > 0 && this.#watched.every(({ objects }) => objects !== null);
+    if (!isWhole) this.#deleted.length = 0;
     if (!found || !isWhole) {
       // a namespace that is listed says nothing yet about the others
       if (first !== null) onLook({ found: null, error: first });
       return;
     }
+    this.#toldAtMs = clock.nowMs();
     const objects = this.#watched.flatMap((watched) => [...(watched.objects?.values() ?? [])]);
-    onLook({ found: targetsOf(objects, config, deleted), error: first });
+    onLook({ found: this.#reader.read(objects, this.#deleted.splice(0)), error: first });
   }
 
   #backOffMs(failures: number, error: unknown = null): number {

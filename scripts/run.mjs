@@ -12,6 +12,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const tasks = {
   demo: "packages/simulator/src/demo/main.ts",
   test: "scripts/test.ts",
+  "test:field": "scripts/test-field.ts",
   check: "scripts/check.ts",
   "bench:decide": "bench/decide.ts",
   "bench:overhead": "bench/overhead.ts",

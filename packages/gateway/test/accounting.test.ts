@@ -62,7 +62,7 @@ const HABITS: NodeScript[] = [
   (call) => void setTimeout(() => call.write(plain(200, chatAnswer("n"))), 30),
 ];
 
-test("1,500 requests with faults at random on both sides leave every count at 0", async () => {
+test("D01: 1,500 requests with faults at random on both sides leave every count at 0", async () => {
   const strays: unknown[] = [];
   const onStray = (error: unknown): number => strays.push(error);
   process.on("unhandledRejection", onStray);

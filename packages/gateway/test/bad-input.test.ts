@@ -92,7 +92,7 @@ const BODIES: [name: string, body: string | Buffer, status: number, code: string
   ["a body one byte over the limit", `{"model":${model},"x":"${"y".repeat(LIMIT)}"}`, 413, "body_too_large", /4096/],
 ];
 
-describe("a bad body is refused with a code and a way out, and reaches no node", () => {
+describe("I03, I07: a bad body is refused with a code and a way out, and reaches no node", () => {
   for (const [name, body, status, code, says] of BODIES) {
     test(name, async () => {
       const calls = node.calls.length;
@@ -163,7 +163,7 @@ function chunked(body: string | Buffer, pieceBytes = 1000): Buffer {
   return Buffer.concat(parts);
 }
 
-describe("the size limit counts bytes read", () => {
+describe("I01: the size limit counts bytes read", () => {
   for (const [name, frame] of [
     ["with a length", (body: string) => post(body)],
     ["chunked", (body: string) => chunked(body)],
@@ -191,7 +191,7 @@ describe("the size limit counts bytes read", () => {
     await isRefused(answer, { status: 413, code: "body_too_large", says: /4096/ }, calls);
   });
 
-  test("a caller who goes on sending reads the refusal every time", async () => {
+  test("G09: a caller who goes on sending reads the refusal every time", async () => {
     for (let run = 0; run < 20; run++) {
       const client = await RawClient.open(plane.port);
       const body = Buffer.alloc(2 * 1024 * 1024, 0x20);
@@ -214,7 +214,7 @@ describe("the size limit counts bytes read", () => {
   });
 });
 
-describe("content encodings", () => {
+describe("I02: content encodings", () => {
   for (const [name, encoding, body, status, code] of [
     ["an unknown one", "lzma", chatBody(), 415, "unsupported_encoding"],
     ["a stacked one", "gzip, gzip", gzipSync(chatBody()), 415, "unsupported_encoding"],
@@ -280,7 +280,7 @@ describe("methods and paths", () => {
     "http://x/v1/chat/completions",
     "*",
   ];
-  test("nothing but the exact paths reaches a node", async () => {
+  test("M05: nothing but the exact paths reaches a node", async () => {
     const calls = node.calls.length;
     for (const path of paths) {
       const answer = await ask(plane.port, post(chatBody(), {}, path));
@@ -310,7 +310,7 @@ describe("methods and paths", () => {
   });
 });
 
-describe("bad HTTP never becomes two requests, and mostly not even one", () => {
+describe("G08: bad HTTP never becomes two requests, and mostly not even one", () => {
   const good = chatBody();
   const length = Buffer.byteLength(good);
   const line = "POST /v1/chat/completions HTTP/1.1\r\n";
@@ -420,7 +420,7 @@ describe("bad HTTP never becomes two requests, and mostly not even one", () => {
     await other.stop();
   });
 
-  test("a head over the limit gets 431 and says which limit", async () => {
+  test("G06: a head over the limit gets 431 and says which limit", async () => {
     const calls = node.calls.length;
     const answer = await ask(plane.port, post(chatBody(), { "x-big": "b".repeat(20_000) }));
     assert.equal(answer.status, 431);
@@ -431,7 +431,7 @@ describe("bad HTTP never becomes two requests, and mostly not even one", () => {
   });
 });
 
-describe("expect", () => {
+describe("G01: expect", () => {
   const head = (expect: string, length: number, more = "") =>
     `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nexpect: ${expect}\r\ncontent-length: ${length}\r\n${more}\r\n`;
 
@@ -485,7 +485,7 @@ async function isRefusedOn(client: RawClient, expected: Expected, calls: number)
   await isRefused(answer, expected, calls);
 }
 
-describe("keys", () => {
+describe("M04: keys", () => {
   let guarded: PlaneFixture;
   const sha256 = (key: string) => createHash("sha256").update(key).digest("hex");
   before(async () => {
@@ -523,7 +523,7 @@ describe("keys", () => {
     await guarded.settled();
   });
 
-  test("a wrong key with 100-continue gets 401 and no interim answer", async () => {
+  test("G01: a wrong key with 100-continue gets 401 and no interim answer", async () => {
     const client = await RawClient.open(guarded.port);
     client.send(
       "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer no\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n",
@@ -551,7 +551,7 @@ describe("keys", () => {
   });
 });
 
-describe("old, eager and slow clients", () => {
+describe("G10: old, eager and slow clients", () => {
   test("an HTTP/1.0 request is served, and its connection closed", async () => {
     const body = chatBody({ stream: true });
     const client = await RawClient.open(plane.port);

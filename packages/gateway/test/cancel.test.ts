@@ -90,7 +90,7 @@ const stages: [name: string, script: NodeScript, isStream: boolean, seen: string
   ],
 ];
 
-describe("a caller who leaves ends the attempt at the node, and harms nobody", () => {
+describe("C01, C02: a caller who leaves ends the attempt at the node, and harms nobody", () => {
   for (const [name, script, isStream, seen] of stages) {
     for (const way of ["reset", "end"] as const) {
       test(`${name}, by ${way}`, async () => {
@@ -162,7 +162,7 @@ describe("a caller who leaves ends the attempt at the node, and harms nobody", (
     await leftNoTrace(two);
   });
 
-  test("in a trial: the next request is the trial", async () => {
+  test("J08: in a trial, the next request is the trial", async () => {
     const two = await pair((call) => call.rst(), { failover: { cooldown_ms: 100 } });
     await (await chat(two.plane.url)).text();
     two.a.script = () => {};
@@ -187,7 +187,7 @@ describe("a caller who leaves ends the attempt at the node, and harms nobody", (
     await two.plane.settled();
   });
 
-  test("100 callers who leave say nothing about the node", async () => {
+  test("J03: 100 callers who leave say nothing about the node", async () => {
     const two = await pair(() => {});
     const clients = await Promise.all(Array.from({ length: 100 }, () => RawClient.open(two.plane.port)));
     for (const client of clients) client.send(post(chatBody()));
@@ -202,7 +202,7 @@ describe("a caller who leaves ends the attempt at the node, and harms nobody", (
   });
 });
 
-describe("each limit in time takes effect", () => {
+describe("B02: each limit in time takes effect", () => {
   test("connect_ms: a listener that accepts nothing, and a caller who leaves meanwhile", async () => {
     const deaf = await startDeafListener();
     const two = await pair(healthy("a"), { timeouts: { connect_ms: 300 } }, { url: deaf.url });
@@ -218,7 +218,7 @@ describe("each limit in time takes effect", () => {
     assert.notEqual(two.plane.table.cooldownUntil[0], 0);
   });
 
-  test("idle_ms: a stream that falls silent ends with an error", async () => {
+  test("B03: idle_ms, a stream that falls silent ends with an error", async () => {
     const two = await pair((call) => call.write(STREAM_HEAD + chunk(token("a"))), { timeouts: { idle_ms: 100 } });
     const text = await (await chat(two.plane.url, { stream: true })).text();
     assert.match(text, /idle_timeout.*stream_interrupted/);
@@ -286,7 +286,7 @@ describe("each limit in time takes effect", () => {
     await leftNoTrace(two, 0);
   });
 
-  test("slow_client_ms: a caller who never reads is dropped, the node is paused, memory stays bounded", async () => {
+  test("E01: slow_client_ms, a caller who never reads is dropped, the node is paused, memory stays bounded", async () => {
     const two = await pair(
       (call) => {
         call.write(STREAM_HEAD + chunk(token("a")));

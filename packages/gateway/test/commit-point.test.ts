@@ -64,7 +64,7 @@ async function isFromB({ plane, a, b }: Pair, isStream = true): Promise<void> {
   await plane.settled();
 }
 
-describe("before the commit point the request goes elsewhere, and the caller sees none of it", () => {
+describe("A06, A09, J01: before the commit point the request goes elsewhere, and the caller sees none of it", () => {
   const stream =
     (...pieces: (string | Buffer)[]): NodeScript =>
     (call) => {
@@ -148,7 +148,7 @@ describe("before the commit point the request goes elsewhere, and the caller see
   });
 });
 
-describe("after the commit point nothing is tried again, and the break is visible", () => {
+describe("A06, J01: after the commit point nothing is tried again, and the break is visible", () => {
   const ends: [name: string, end: (call: NodeCall) => void][] = [
     ["FIN", (call) => call.fin()],
     ["RST", (call) => call.rst()],
@@ -300,7 +300,7 @@ describe("what commits", () => {
 describe("an answer passes byte for byte", () => {
   const multi = `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "héé 漢字 🙂" }, finish_reason: "stop" }] })}\n\n${DONE}`;
 
-  test("a multi-byte text split at every byte", async () => {
+  test("A01: a multi-byte text split at every byte", async () => {
     const bytes = Buffer.from(multi);
     const two = await pair((call, index) => {
       call.write(STREAM_HEAD);
@@ -340,7 +340,7 @@ describe("an answer passes byte for byte", () => {
     });
   }
 
-  test("an end mark on a socket that stays open frees the caller", async () => {
+  test("A07: an end mark on a socket that stays open frees the caller", async () => {
     const two = await pair((call) =>
       call.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(token("a", "stop") + DONE)])),
     );
@@ -566,7 +566,7 @@ describe("when nothing more is tried", () => {
   });
 });
 
-describe("a node's odd head harms its own answer alone", () => {
+describe("E06: a node's odd head harms its own answer alone", () => {
   for (const [name, headers] of [
     ["a header that is not ASCII", { "content-language": "d\xe9" }],
     ["a Retry-After that is a date", { "retry-after": "Wed, 21 Oct 2099 07:28:00 GMT" }],

@@ -90,7 +90,7 @@ test("SIGHUP reads the file again, and a refused file leaves the old one in forc
   await until("the new file is in force", async () => (await version()) > before);
 });
 
-test("a second signal ends it at once", async (t) => {
+test("L01: a second signal ends it at once", async (t) => {
   const fake = await fakeNode(t, { speedUp: 1, outputTokens: 4000 });
   const path = file(t, `${PORTS}nodes:\n  - { id: a, url: "${fake.url}", family: H100 }\n`);
   const { child, data, stderr } = await serve(t, path);

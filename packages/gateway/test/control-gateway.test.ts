@@ -65,7 +65,7 @@ test("the admin port answers what it does not know in the shape of its errors", 
   );
 });
 
-test("with an admin key only that key gets in, except for the probes", async (t) => {
+test("M04: with an admin key only that key gets in, except for the probes", async (t) => {
   const keys =
     "keys:\n  - { name: ops, value_env: OPS, scopes: [admin] }\n  - { name: app, value_env: APP, scopes: [infer] }\n";
   const { gateway } = await startOn(t, `${PORTS}${keys}`, { env: { OPS: "ops-secret", APP: "app-secret" } });
@@ -133,7 +133,7 @@ test("a reload adds and removes nodes without touching the others", async (t) =>
   assert.equal((await gateway.reload()).kind, "unchanged");
 });
 
-test("a request on a node that leaves ends as if nothing had happened", async (t) => {
+test("K05: a request on a node that leaves ends as if nothing had happened", async (t) => {
   const fake = await fakeNode(t, { speedUp: 1, outputTokens: 40 });
   const { gateway, write } = await startOn(t, `${PORTS}nodes:\n${node("a", fake.url)}`);
   const response = await chat(gateway, { stream: true });
@@ -145,7 +145,7 @@ test("a request on a node that leaves ends as if nothing had happened", async (t
   await until("the row is freed", () => gateway.stats().fleet.nodes.length === 0);
 });
 
-test("a bad file is refused as a whole with its lines, and the old one runs on", async (t) => {
+test("L02: a bad file is refused as a whole with its lines, and the old one runs on", async (t) => {
   const fake = await fakeNode(t);
   const { gateway, write, log } = await startOn(t, `${PORTS}nodes:\n${node("a", fake.url)}`);
   write(`${PORTS}nodes:\n${node("a", fake.url)}${node("a", "ftp://x")}polcies: []\n`);

@@ -42,7 +42,7 @@ describe("connections to a node are kept", () => {
     assert.equal(a.connections, 1);
   });
 
-  test("a node that closes idle connections just as they are used fails nobody, and answers each once", async () => {
+  test("F01: a node that closes idle connections just as they are used fails nobody, and answers each once", async () => {
     const { a, b, plane } = await pair((call, index) => {
       healthy("a")(call, index);
       // the close races with the next request
@@ -60,7 +60,7 @@ describe("connections to a node are kept", () => {
     await plane.settled();
   });
 
-  test("a node that dies over a request on a reused connection has failed, and is not asked again", async () => {
+  test("F02: a node that dies over a request on a reused connection has failed, and is not asked again", async () => {
     const { a, b, plane } = await pair((call, index) => {
       if (index === 0) healthy("a")(call, index);
       // it took the request and worked on it: far longer than noticing a closed connection takes
@@ -119,7 +119,7 @@ describe("connections to a node are kept", () => {
     assert.equal(plane.table.trialUntil[0], 0);
   });
 
-  test("a reset of that one too is the node's failure: two executions there, no more", async () => {
+  test("F02: a reset of a fresh connection after a reused one is the node's failure: two executions there, no more", async () => {
     const { a, b, plane } = await pair(healthy("a"));
     await (await chat(plane.url)).text();
     a.script = (call) => call.rst();
@@ -131,7 +131,7 @@ describe("connections to a node are kept", () => {
     await plane.settled();
   });
 
-  test("a reset of a fresh connection is the node's failure: one execution", async () => {
+  test("F02: a reset of a fresh connection is the node's failure, one execution", async () => {
     const { a, b, plane } = await pair((call) => call.rst());
     assert.equal(nodeOf(await chat(plane.url)), "b");
     assert.equal(a.calls.length, 1);
@@ -169,7 +169,7 @@ describe("connections to a node are kept", () => {
 });
 
 describe("nodes that are not there", () => {
-  test("a refused connect goes on to the next node, and the next request does not ask it again", async () => {
+  test("J04: a refused connect goes on to the next node, and the next request does not ask it again", async () => {
     const { a, b, plane } = await pair(healthy("a"));
     await a.stop();
     for (let each = 0; each < 5; each++) assert.equal(nodeOf(await chat(plane.url)), "b");
@@ -300,7 +300,7 @@ describe("nodes that are not there", () => {
     await until(() => a.openSockets() === 0, "the end of the old pool");
   });
 
-  test("one node that hangs does not slow the others", async () => {
+  test("B06: one node that hangs does not slow the others", async () => {
     const { plane } = await pair(() => {}, { maxConnections: 4 });
     const left = new AbortController();
     const stuck = Array.from({ length: 50 }, () =>
@@ -318,7 +318,7 @@ describe("nodes that are not there", () => {
   });
 });
 
-describe("a node that answers before it has read the body", () => {
+describe("G09: a node that answers before it has read the body", () => {
   test("its refusal is relayed, and the upload ends", async () => {
     const body = '{"error":{"message":"too large","code":413}}';
     const { b, plane } = await pair(

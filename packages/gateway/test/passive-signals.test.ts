@@ -81,7 +81,7 @@ const nodeOf = (gateway: Gateway, id: string) => {
 };
 
 describe("passive signals", { timeout: 60_000 }, () => {
-  it("a node whose every request times out behind a green page stays out longer each time", async (t) => {
+  it("K01: a node whose every request times out behind a green page stays out longer each time", async (t) => {
     const { a, gateway } = await startPair(
       t,
       "health: { poll_interval_ms: 100 }\ntimeouts: { first_token_ms: 200 }\nfailover: { cooldown_ms: 500, cooldown_max_ms: 60000 }\n",
@@ -130,7 +130,7 @@ describe("passive signals", { timeout: 60_000 }, () => {
     assert.deepEqual([a.posts, b.posts], posts, "nobody was asked");
   });
 
-  it("a node that stands still behind a green page is out until a token moves", async (t) => {
+  it("K01: a node that stands still behind a green page is out until a token moves", async (t) => {
     const { a, gateway } = await startPair(t, "health: { poll_interval_ms: 100, stalled_after: 3 }\n");
     a.running = 2;
     await until("it is out", () => nodeOf(gateway, "a").state === "unhealthy");

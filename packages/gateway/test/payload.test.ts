@@ -39,7 +39,7 @@ const ODD = `{ "seed":18446744073709551615 ,"big" : 1e400, "zero":-0,"one":1.0,\
  "tools":[{"id":9007199254740993}] }\n`;
 
 describe("what arrives is what leaves", () => {
-  test("odd numbers, spaces and escapes reach the node byte for byte", async () => {
+  test("I05: odd numbers, spaces and escapes reach the node byte for byte", async () => {
     const { node, plane } = await fixture();
     assert.equal((await ask(plane.port, post(ODD))).status, 200);
     assert.equal(node.calls[0]?.sha256(), sha256(ODD));
@@ -58,7 +58,7 @@ describe("what arrives is what leaves", () => {
     });
   }
 
-  test("an upstream name is spliced in, and nothing else changes", async () => {
+  test("I05: an upstream name is spliced in, and nothing else changes", async () => {
     const { node, plane } = await fixture({ upstreamModel: 'org/"big" 模' });
     assert.equal((await ask(plane.port, post(ODD))).status, 200);
     const expected = ODD.replace(`"${FIXTURE_MODEL}"`, JSON.stringify('org/"big" 模'));
@@ -90,7 +90,7 @@ describe("what arrives is what leaves", () => {
   });
 });
 
-describe("headers pass by allow-list", () => {
+describe("G02: headers pass by allow-list", () => {
   test("credentials and everything else of the caller's stay here", async () => {
     const { node, plane } = await fixture(
       { apiKey: "node-key" },
@@ -205,7 +205,7 @@ describe("headers pass by allow-list", () => {
   });
 });
 
-describe("the path on the node is ours", () => {
+describe("I08: the path on the node is ours", () => {
   for (const [prefix, path] of [
     ["", "/v1/chat/completions"],
     ["/v1", "/v1/chat/completions"],

@@ -72,7 +72,7 @@ test("a price change of a feed turns the choice of the next decision within a se
   );
 });
 
-test("a feed that never answers holds up neither the start nor a request, and the stated price counts", async (t) => {
+test("L05: a feed that never answers holds up neither the start nor a request, and the stated price counts", async (t) => {
   const fake = await fakeNode(t);
   const server = await priceServer(t, () => () => {});
   const { gateway } = await startOn(

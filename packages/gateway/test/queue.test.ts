@@ -142,7 +142,7 @@ test("the bytes that wait are bounded too", async () => {
   await plane.settled();
 });
 
-test("of 50 who wait 49 leave: the one who stayed is next, and the node sees two requests", async () => {
+test("C04: of 50 who wait 49 leave: the one who stayed is next, and the node sees two requests", async () => {
   const { node, plane } = await fixture();
   const first = await caller(plane, "first");
   await until(() => node.calls.length === 1);

@@ -33,7 +33,7 @@ const STREAM = Buffer.concat([
   Buffer.from(LAST_CHUNK),
 ]);
 
-describe("a cut at any byte is either somebody else's answer, or visible", () => {
+describe("E06: a cut at any byte is either somebody else's answer, or visible", () => {
   for (const end of ["fin", "rst"] as const) {
     test(`a stream that ends with ${end.toUpperCase()}`, async () => {
       const two = await pair(() => {}, { failover: { cooldown_ms: 1 } });
@@ -75,7 +75,7 @@ describe("a cut at any byte is either somebody else's answer, or visible", () =>
   });
 });
 
-describe("a place is held for as long as the answer runs", () => {
+describe("D03: a place is held for as long as the answer runs", () => {
   test("requests of which no byte of an answer has come count from the decision on", async () => {
     const two = await pair(() => {});
     const clients: RawClient[] = [];
@@ -108,7 +108,7 @@ describe("a place is held for as long as the answer runs", () => {
     await two.plane.settled();
   });
 
-  test("an end mark split over two reads ends it", async () => {
+  test("D05: an end mark split over two reads ends it", async () => {
     const two = await pair((call) => {
       call.write(STREAM_HEAD + chunk(`${token("a", "stop")}data: [DO`));
       setImmediate(() => call.write(chunk("NE]\n\n")));
@@ -118,7 +118,7 @@ describe("a place is held for as long as the answer runs", () => {
   });
 });
 
-describe("a drain", () => {
+describe("L01: a drain", () => {
   test("lets running answers end, and says that connections close", async () => {
     const two = await pair((call) => call.write(STREAM_HEAD + chunk(token("a"))));
     const client = await RawClient.open(two.plane.port);

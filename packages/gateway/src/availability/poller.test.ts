@@ -154,7 +154,7 @@ describe("the poller", LIMIT, () => {
     table.total.inFlight[0] = 0;
   });
 
-  it("keeps every living row fresh while a quarter of the fleet is silent", async (t) => {
+  it("K03: keeps every living row fresh while a quarter of the fleet is silent", async (t) => {
     const hole = await startBlackHole();
     t.after(() => hole.close());
     const bench = new Bench(t);

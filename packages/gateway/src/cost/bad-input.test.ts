@@ -138,7 +138,7 @@ function textOf(answer: Answer): string {
 }
 
 for (const one of PROVIDER_CASES) {
-  test(`bad input to ${one.provider}`, { concurrency: 4 }, async (t) => {
+  test(`L05: bad input to ${one.provider}`, { concurrency: 4 }, async (t) => {
     for (const bad of BAD) {
       if (bad.isLeftOut?.(one) === true) continue;
       void t.test(`${one.provider}: ${bad.name} leaves the last good price, and is said once`, async (s) => {

@@ -104,7 +104,7 @@ describe("a store that can't be used", () => {
     assert.equal(kindOf(new DatabaseSync(path, { readOnly: true }), 1), "read_only");
   });
 
-  it("reports a lock that another process holds, keeps nothing of the call, and goes on after it", async (t) => {
+  it("L03: reports a lock that another process holds, keeps nothing of the call, and goes on after it", async (t) => {
     const folder = folderOf(t);
     const store = await open(t, folder);
     const other = new DatabaseSync(join(folder, "zml.sqlite"));

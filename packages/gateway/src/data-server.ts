@@ -1,33 +1,44 @@
 /**
  * The data port of one worker. The `http.Server` itself listens, so that its own limits on slow heads hold; an HTTP/2
- * preface reaches `clientError` as `HPE_PAUSED_H2_UPGRADE`, which is where HTTP/2 will take a connection over.
+ * preface reaches `clientError` as `HPE_PAUSED_H2_UPGRADE`, where HTTP/2 takes the connection over. Under TLS the
+ * handshake says which of the two a connection speaks.
  */
 
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerOptions } from "node:http";
+import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { type SecureContextOptions, TLSSocket } from "node:tls";
 import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol/errors";
 import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";
+import type { CallerRequest, CallerResponse } from "./caller.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
 import { Exchange, requestIdOf } from "./exchange.ts";
+import { CallerSessions, type StreamCall } from "./http2/caller-sessions.ts";
+import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH } from "./routes.ts";
+import type { ServerTls } from "./thread-messages.ts";
 
 /** How often the server looks for heads and requests that are too slow, ms. */
 const CHECK_INTERVAL_MS = 1000;
 
 export class DataServer {
   readonly #plane: DataPlane;
-  readonly #server: Server;
+  readonly #server: Server | TlsServer;
+  readonly #sessions: CallerSessions;
   readonly #running = new DenseSet<Exchange>();
+  #tls: ServerTls | null;
   #onIdle: (() => void) | null = null;
 
   constructor(plane: DataPlane) {
     this.#plane = plane;
-    const { data, limits } = plane.settings;
-    this.#server = createServer({
+    const { data, limits, tls } = plane.settings;
+    this.#tls = tls;
+    const options: ServerOptions = {
       headersTimeout: data.headMs,
       // bodies have a deadline of their own, which also answers
       requestTimeout: 0,
@@ -38,23 +49,31 @@ export class DataServer {
       requireHostHeader: false,
       insecureHTTPParser: false,
       noDelay: true,
+    };
+    this.#sessions = new CallerSessions({
+      settings: () => plane.settings,
+      deadlines: plane.deadlines,
+      onCall: (call) => this.#serveStream(call),
     });
-    this.#server.on("request", (request, response) => this.#serve(request, response, NOTHING));
+    this.#server = tls === null ? createServer(options) : this.#createTlsServer(options, tls, data.headMs);
+    this.#server.on("request", (request, response) => this.#serveMessage(request, response, NOTHING));
     this.#server.on("checkContinue", (request, response) => {
-      this.#serve(request, response, () => response.writeContinue());
+      this.#serveMessage(request, response, () => response.writeContinue());
     });
-    this.#server.on("checkExpectation", (request, response) => {
-      const expect = request.headers.expect ?? "";
-      this.#answer(request, response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
-    });
-    this.#server.on("clientError", (error, socket) => this.#refuseConnection(error, socket));
+    this.#server.on("checkExpectation", (request, response) => this.#refuseExpectation(request, response));
+    this.#server.on("clientError", (error, socket) => this.#onClientError(error, socket));
   }
 
   /** Follows changed limits of the data port; they hold from the next head and the next idle connection on. */
   applySettings(): void {
-    const { data } = this.#plane.settings;
+    const { data, tls } = this.#plane.settings;
     this.#server.headersTimeout = data.headMs;
     this.#server.keepAliveTimeout = data.keepAliveMs;
+    this.#sessions.applySettings();
+    if (tls === null || tls === this.#tls || !("setSecureContext" in this.#server)) return;
+    this.#tls = tls;
+    // connections that are open keep the certificate that they began with
+    this.#server.setSecureContext(secureContextOf(tls));
   }
 
   /** Requests of routed endpoints that run. */
@@ -88,12 +107,35 @@ export class DataServer {
     this.#plane.parked.stop();
     this.#server.close();
     this.#server.closeIdleConnections();
+    this.#sessions.drain();
     if (this.#running.size > 0) await this.#idleWithin(graceMs);
     const interrupted = this.#running.size;
     for (const exchange of this.#running.snapshot()) exchange.interrupt("shutting_down");
     if (this.#running.size > 0) await this.#idleWithin(FLUSH_MS);
     this.#server.closeAllConnections();
+    this.#sessions.destroy();
     return interrupted;
+  }
+
+  #createTlsServer(options: ServerOptions, tls: ServerTls, handshakeTimeout: number): TlsServer {
+    const server = createTlsServer({
+      ...options,
+      ...secureContextOf(tls),
+      requestCert: tls.clientCa !== null,
+      rejectUnauthorized: tls.clientCa !== null,
+      ALPNProtocols: ["h2", "http/1.1"],
+      handshakeTimeout,
+    });
+    const [serveHttp1] = server.listeners("secureConnection");
+    server.removeAllListeners("secureConnection");
+    server.on("secureConnection", (socket) => {
+      if (socket.alpnProtocol === "h2") this.#sessions.accept(socket);
+      else serveHttp1?.call(server, socket);
+    });
+    // a handshake that failed has nobody who would read an answer
+    server.removeAllListeners("tlsClientError");
+    server.on("tlsClientError", (_error, socket) => socket.destroy());
+    return server;
   }
 
   #idleWithin(ms: number): Promise<void> {
@@ -108,12 +150,26 @@ export class DataServer {
     });
   }
 
-  #serve(request: IncomingMessage, response: ServerResponse, beforeBody: () => void): void {
-    if (!hasOneHost(request)) {
-      response.setHeader("connection", "close");
-      this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
-      return;
-    }
+  #serveMessage(request: IncomingMessage, response: CallerResponse, beforeBody: () => void): void {
+    if (hasOneHost(request)) return this.#serve(request, response, beforeBody);
+    response.setHeader("connection", "close");
+    this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+  }
+
+  #serveStream({ request, response, isAcceptable, sendContinue }: StreamCall): void {
+    const { expect } = request.headers;
+    if (!isAcceptable) this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+    else if (expect === undefined) this.#serve(request, response, NOTHING);
+    else if (expect.toLowerCase() === "100-continue") this.#serve(request, response, sendContinue);
+    else this.#refuseExpectation(request, response);
+  }
+
+  #refuseExpectation(request: CallerRequest, response: CallerResponse): void {
+    const expect = request.headers.expect ?? "";
+    this.#answer(request, response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
+  }
+
+  #serve(request: CallerRequest, response: CallerResponse, beforeBody: () => void): void {
     const { path } = splitTarget(request.url ?? "");
     const route = INFERENCE_ROUTES.get(path);
     if (route === undefined) {
@@ -145,7 +201,7 @@ export class DataServer {
     if (this.#running.size === 0) this.#onIdle?.();
   }
 
-  #serveOther(request: IncomingMessage, response: ServerResponse, path: string): void {
+  #serveOther(request: CallerRequest, response: CallerResponse, path: string): void {
     if (path === LIVENESS_PATH || path === READINESS_PATH) {
       if (!isRead(request)) return this.#refuseMethod(request, response);
       const isReady = path === LIVENESS_PATH || !this.#plane.isDraining;
@@ -160,7 +216,7 @@ export class DataServer {
     this.#answer(request, response, "not_found", ERRORS.not_found.message({ path }));
   }
 
-  #serveModels(request: IncomingMessage, response: ServerResponse, path: string): void {
+  #serveModels(request: CallerRequest, response: CallerResponse, path: string): void {
     const caller = authenticate(request.headers, this.#plane.keys);
     if (caller.kind === "refused") {
       return this.#answer(request, response, caller.code, ERRORS[caller.code].message());
@@ -188,28 +244,28 @@ export class DataServer {
   /** An answer of this connection is under way: what came behind its request may not be answered into it. */
   #isAnswering(socket: Duplex): boolean {
     for (const { request, response } of this.#running.snapshot()) {
-      if (request.socket === socket && response.headersSent) return true;
+      if ((request.socket as unknown) === socket && response.headersSent) return true;
     }
     return false;
   }
 
-  #refuseMethod(request: IncomingMessage, response: ServerResponse): void {
+  #refuseMethod(request: CallerRequest, response: CallerResponse): void {
     response.setHeader("allow", "GET, HEAD");
     const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["GET", "HEAD"] });
     this.#answer(request, response, "method_not_allowed", message);
   }
 
-  #answer(request: IncomingMessage, response: ServerResponse, code: ErrorCode, message: string): void {
+  #answer(request: CallerRequest, response: CallerResponse, code: ErrorCode, message: string): void {
     const shape = INFERENCE_ROUTES.get(splitTarget(request.url ?? "").path)?.shape ?? "openai";
     this.#sendJson(request, response, ERRORS[code].status, errorBody(shape, code, { message }));
   }
 
-  #sendJson(request: IncomingMessage, response: ServerResponse, status: number, value: unknown): void {
+  #sendJson(request: CallerRequest, response: CallerResponse, status: number, value: unknown): void {
     const body = JSON.stringify(value);
     response.setHeader(REQUEST_ID_HEADER, requestIdOf(request));
     response.setHeader("content-type", "application/json");
     response.setHeader("content-length", Buffer.byteLength(body));
-    if (!hasBody(request)) {
+    if (!hasBody(request) || request.httpVersionMajor === 2) {
       response.writeHead(status).end(body);
       return;
     }
@@ -218,13 +274,20 @@ export class DataServer {
   }
 
   /** For an answer that comes before the body has been read. */
-  #leaveBody(request: IncomingMessage): { mustClose: true; closeAfter: Promise<void> } {
+  #leaveBody(request: CallerRequest): { mustClose: true; closeAfter: Promise<void> } {
     const { data, limits } = this.#plane.settings;
     const bounds = { limitBytes: limits.bodyBytes, deadlineMs: data.bodyMs };
     return { mustClose: true, closeAfter: drainBody(request, bounds) };
   }
 
-  #refuseConnection(error: Error & { code?: string }, socket: Duplex): void {
+  #onClientError(error: ParserError, socket: Duplex): void {
+    if (error.code === PREFACE_ERROR && socket instanceof Socket && !(socket instanceof TLSSocket)) {
+      if (takeOver(socket, error)) return this.#sessions.accept(socket);
+    }
+    this.#refuseConnection(error, socket);
+  }
+
+  #refuseConnection(error: ParserError, socket: Duplex): void {
     if (!socket.writable || error.code === "ECONNRESET" || this.#isAnswering(socket)) {
       socket.destroy();
       return;
@@ -248,6 +311,10 @@ export class DataServer {
 const FLUSH_MS = 1000;
 
 const NOTHING = (): void => {};
+
+function secureContextOf({ cert, key, clientCa, minVersion }: ServerTls): SecureContextOptions {
+  return { cert, key, minVersion: `TLSv${minVersion}`, ...(clientCa === null ? {} : { ca: clientCa }) };
+}
 
 function connectionErrorCode(code: string): "header_too_large" | "body_timeout" | "bad_request" {
   switch (code) {
@@ -275,11 +342,11 @@ function hasOneHost({ rawHeaders, httpVersionMinor }: IncomingMessage): boolean 
   return hosts === 1 || (hosts === 0 && httpVersionMinor === 0);
 }
 
-function hasBody({ headers }: IncomingMessage): boolean {
+function hasBody({ headers }: CallerRequest): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-function isRead(request: IncomingMessage): boolean {
+function isRead(request: CallerRequest): boolean {
   return request.method === "GET" || request.method === "HEAD";
 }
 

@@ -3,7 +3,7 @@
  * The only place that writes to the caller.
  */
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
   encodeRoutingHeader,
@@ -15,6 +15,7 @@ import {
   TRACEPARENT_HEADER,
 } from "@zml/protocol/wire";
 import type { AnswerHead } from "./attempt-result.ts";
+import type { CallerRequest, CallerResponse } from "./caller.ts";
 import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
@@ -54,8 +55,8 @@ export interface ErrorOptions {
 export class Exchange implements AnswerSink, DenseMember {
   /** Place among the requests that run. */
   slot = -1;
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
+  readonly request: CallerRequest;
+  readonly response: CallerResponse;
   readonly route: InferenceRoute;
   /** Ties the attempts of a request together. */
   readonly requestId: string;
@@ -71,8 +72,8 @@ export class Exchange implements AnswerSink, DenseMember {
 
   constructor(
     route: InferenceRoute,
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: CallerRequest,
+    response: CallerResponse,
     options: { slowClientMs: number; isDraining: () => boolean },
   ) {
     this.route = route;
@@ -181,7 +182,8 @@ export class Exchange implements AnswerSink, DenseMember {
     if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
     if (options.mustClose === true) fields.push("connection", "close");
     this.response.writeHead(row.status, fields);
-    if (options.closeAfter === undefined) {
+    // a stream of HTTP/2 ends alone, and tells a caller who still sends to stop
+    if (options.closeAfter === undefined || this.request.httpVersionMajor === 2) {
       this.#end(body);
       return;
     }
@@ -252,7 +254,10 @@ const REQUEST_ID = /^[!-~]{1,128}$/;
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** The id that a request brought, where it can be used, else `made`. */
-export function requestIdOf({ headers }: IncomingMessage, made: string = drawTraceContext().traceId): string {
+export function requestIdOf(
+  { headers }: { headers: IncomingHttpHeaders },
+  made: string = drawTraceContext().traceId,
+): string {
   const given = headers[REQUEST_ID_HEADER];
   return typeof given === "string" && REQUEST_ID.test(given) ? given : made;
 }

@@ -49,10 +49,21 @@ export interface WorkerKey {
   sha256: string;
 }
 
+/** What a TLS server needs, PEM. */
+export interface ServerTls {
+  cert: string;
+  key: string;
+  /** Authorities of callers' certificates; null: callers need none. */
+  clientCa: string | null;
+  minVersion: "1.2" | "1.3";
+}
+
 /** Numbers and switches of the data plane. A running request keeps those it started with. */
 export interface WorkerSettings {
   /** Limits of the data port. */
-  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs">;
+  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs" | "http2">;
+  /** TLS of the data port; null: clear text. */
+  tls: ServerTls | null;
   limits: LimitsConfig;
   timeouts: TimeoutsConfig;
   failover: FailoverConfig;

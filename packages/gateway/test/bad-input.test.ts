@@ -351,7 +351,7 @@ describe("G08: bad HTTP never becomes two requests, and mostly not even one", ()
     ["no version", `POST /v1/chat/completions\r\nhost: x\r\n\r\n${good}`],
     ["an unknown method", `FROB /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n`],
     ["a TLS greeting", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
-    ["an HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+    ["an HTTP/2 preface behind an empty line", "\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
   ];
   for (const [name, bytes] of bad) {
     test(name, async () => {

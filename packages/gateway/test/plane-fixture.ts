@@ -18,7 +18,7 @@ import { createClock, monotonicMs } from "../src/clock.ts";
 import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
-import type { WorkerNode } from "../src/thread-messages.ts";
+import type { ServerTls, WorkerNode } from "../src/thread-messages.ts";
 
 /** A node of the fixture. */
 export interface FixtureNode {
@@ -70,6 +70,7 @@ export async function startPlane(
     keys?: Parameters<DataPlane["setKeys"]>[0];
     /** Records of the evidence ring, a power of two. */
     records?: number;
+    tls?: ServerTls;
   } = {},
 ): Promise<PlaneFixture> {
   const config = fixtureConfig({ failover: { cooldown_ms: 500 }, ...options.file });
@@ -86,6 +87,7 @@ export async function startPlane(
     log: (level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
     settings: {
       data: config.data,
+      tls: options.tls ?? null,
       limits: config.limits,
       timeouts: config.timeouts,
       failover: config.failover,

@@ -10,6 +10,7 @@ import {
   type GpuExporterConfig,
 } from "./node-sources-config.ts";
 import { completeFeed, type FeedConfig } from "./price-config.ts";
+import { completeServerTls, type ServerTlsConfig } from "./transport-config.ts";
 
 /** `usd_per_gpu_hour` → `usdPerGpuHour`. */
 type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;
@@ -25,6 +26,7 @@ export type HealthConfig = Camelized<ConfigFile["health"]>;
 export type LimitsConfig = Camelized<ConfigFile["limits"]>;
 export type TimeoutsConfig = Camelized<ConfigFile["timeouts"]>;
 export type FailoverConfig = Camelized<ConfigFile["failover"]>;
+export type Http2Config = Camelized<ConfigFile["data"]["http2"]>;
 export type StoreConfig = Camelized<ConfigFile["store"]>;
 export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
 export type KeyConfig = Camelized<ConfigFile["keys"][number]>;
@@ -68,6 +70,8 @@ export interface NodeConfig {
   readonly serverName: string | null;
   readonly allowLinkLocal: boolean;
   readonly gpus: number;
+  /** What its engine has to be built for, lower case; `null`: not stated. For `zml nodes check`. */
+  readonly platform: string | null;
   /** As stated; NaN: unknown. With a `priceKey` it counts until the feed has a price. */
   readonly usdPerGpuHour: number;
   /** Reference into the provider cost table; `null`: none. */
@@ -100,6 +104,9 @@ export interface DataPortConfig extends PortConfig {
   readonly headMs: number;
   readonly bodyMs: number;
   readonly keepAliveMs: number;
+  /** `null`: clear text. */
+  readonly tls: ServerTlsConfig | null;
+  readonly http2: Http2Config;
 }
 
 /** The configuration as the product uses it: complete, frozen by type, free of secrets. */
@@ -157,6 +164,8 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
       headMs: file.data.head_ms,
       bodyMs: file.data.body_ms,
       keepAliveMs: file.data.keep_alive_ms,
+      tls: file.data.tls === undefined ? null : completeServerTls(file.data.tls),
+      http2: camelize(file.data.http2),
     },
     admin: port(file.admin),
     workers: file.workers ?? Math.max(1, cores - 1),
@@ -211,6 +220,7 @@ export function completeNode(
     serverName: node.server_name ?? null,
     allowLinkLocal: node.allow_link_local,
     gpus: node.gpus,
+    platform: node.platform?.toLowerCase() ?? null,
     usdPerGpuHour: node.cost?.usd_per_gpu_hour ?? Number.NaN,
     priceKey: node.cost?.price ?? null,
     models: node.models === undefined ? null : node.models.map(servedModel),

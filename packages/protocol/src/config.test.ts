@@ -87,9 +87,9 @@ describe("what is wrong is said with what stands there and what to write", () =>
       ["nodes[0].cost: expected usd_per_gpu_hour or price, got neither"],
     ],
     [
-      "TLS, before it is there",
-      { data: { tls: {} } },
-      ["data.tls: TLS on the data port is not there yet: end TLS in front of ZML"],
+      "TLS without its key",
+      { data: { tls: { cert_file: "cert.pem" } } },
+      ["data.tls.key_file: expected a path, got nothing"],
     ],
     ["a slip in a key", { timouts: {} }, ['timouts: unknown key "timouts": did you mean timeouts?']],
     [

@@ -5,6 +5,7 @@ import { discoverySchemaFor } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
+import { http2Schema, serverTlsSchema } from "./transport-config.ts";
 
 /**
  * The configuration file: one schema per shape, keys as they stand in the file, and the only home of the defaults.
@@ -24,7 +25,6 @@ export type Scope = (typeof SCOPES)[number];
 /** Where several parts of a key path stand for any index, `[]` is written: `nodes[].cost.price`. */
 export const NOT_YET: Readonly<Record<string, string>> = {
   telemetry: "telemetry is not there yet: take the section out",
-  "data.tls": "TLS on the data port is not there yet: end TLS in front of ZML",
 };
 
 const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
@@ -52,6 +52,8 @@ export const dataSchema = z
         // load balancers in front keep idle connections for up to 60 s; closing first would reset their next request
         .default(75_000)
         .describe("Idle connections of callers are closed after this long."),
+      tls: serverTlsSchema.optional(),
+      http2: http2Schema,
     },
     mapping,
   )
@@ -320,6 +322,10 @@ const nodeObject = z.strictObject(
       .default(false)
       .describe("Its addresses may be link-local or those of a cloud's metadata service."),
     gpus: field.count({ min: 1, max: 65_536 }).default(1).describe("Accelerators behind the endpoint."),
+    platform: field
+      .name("a platform")
+      .optional()
+      .describe("What its engine has to be built for, such as rocm or cuda: `zml nodes check` compares."),
     cost: costSchema.optional().describe("What the node costs. Default: unknown."),
     models: z
       .array(servedModelSchema, list)

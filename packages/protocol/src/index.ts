@@ -40,3 +40,4 @@ export {
   parsePriceReference,
 } from "./price-config.ts";
 export * from "./price-providers.ts";
+export type { ServerTlsConfig } from "./transport-config.ts";

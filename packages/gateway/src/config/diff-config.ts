@@ -70,6 +70,7 @@ export function keepsRow({ before, after }: Change<NodeConfig>): boolean {
 function restartReasons(old: Config, next: Config): string[] {
   const settings: [string, string | number, string | number][] = [
     ["data.listen", formatListen(old.data.listen), formatListen(next.data.listen)],
+    ["data.tls", tlsKind(old.data.tls), tlsKind(next.data.tls)],
     ["admin.listen", formatListen(old.admin.listen), formatListen(next.admin.listen)],
     ["workers", old.workers, next.workers],
     ["limits.nodes", old.limits.nodes, next.limits.nodes],
@@ -79,6 +80,12 @@ function restartReasons(old: Config, next: Config): string[] {
   return settings
     .filter(([, before, after]) => before !== after)
     .map(([name, before, after]) => `${name} changed from ${before} to ${after}: needs a restart`);
+}
+
+/** What a listening port can't change; certificates and versions can change. */
+function tlsKind(tls: Config["data"]["tls"]): string {
+  if (tls === null) return "clear text";
+  return tls.clientCaFile === null ? "TLS" : "TLS with callers' certificates";
 }
 
 /** A section without the settings that need a restart. */

@@ -7,12 +7,14 @@ import {
   completeConfig,
   configFileSchema,
   parseConfigFile,
+  type ServerTlsConfig,
 } from "@zml/protocol";
 import { checkListeners } from "./check-listeners.ts";
 import { checkReferences } from "./check-references.ts";
 import { type ConfigProblem, problemAt, sortProblems, type TextPlace } from "./config-problem.ts";
 import { rawFile } from "./raw-file.ts";
 import { type ConfigSecrets, checkSecrets, type Environment, NO_SECRETS, resolveSecrets } from "./resolve-secrets.ts";
+import { readDataTls } from "./tls-files.ts";
 import { readYaml } from "./yaml-text.ts";
 
 export interface ReadConfigOptions {
@@ -75,7 +77,11 @@ export function readConfig(
 
   warnings.push(...slowPolls(parsed.file).map(located));
   const config = besideFile(completeConfig(parsed.file, { cores }), fileName);
-  return { config, secrets: resolveSecrets(config, env), errors, warnings: sortProblems(warnings) };
+  const tls = readDataTls(config.data.tls);
+  warnings.push(...tls.warnings.map(located));
+  if (tls.errors.length > 0) return failed(tls.errors.map(located), warnings);
+  const secrets = { ...resolveSecrets(config, env), dataTls: tls.files };
+  return { config, secrets, errors, warnings: sortProblems(warnings) };
 }
 
 /** Paths that the file names are beside it, wherever the process runs. */
@@ -93,7 +99,19 @@ function besideFile(config: Config, fileName: string): Config {
     paths: source.paths.map((path) => resolve(folder, path)),
     kubeconfig: absolute(source.kubeconfig),
   }));
-  return { ...config, prices: { feeds }, discovery: { ...config.discovery, sources } };
+  const { tls } = config.data;
+  const data = { ...config.data, tls: tls === null ? null : besideTls(tls, (path) => resolve(folder, path)) };
+  return { ...config, data, prices: { feeds }, discovery: { ...config.discovery, sources } };
+}
+
+function besideTls(tls: ServerTlsConfig, absolute: (path: string) => string): ServerTlsConfig {
+  const { certFile, keyFile, clientCaFile } = tls;
+  return {
+    ...tls,
+    certFile: absolute(certFile),
+    keyFile: absolute(keyFile),
+    clientCaFile: clientCaFile === null ? null : absolute(clientCaFile),
+  };
 }
 
 const START: TextPlace = { line: 1, column: 1 };

@@ -3,6 +3,7 @@ import { rawTemplates } from "./check-discovery.ts";
 import { rawFeeds } from "./check-prices.ts";
 import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 import { Secret } from "./secret.ts";
+import type { ServerTlsFiles } from "./tls-files.ts";
 
 /** The process's environment, or a stand-in for it. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -17,10 +18,18 @@ export interface ConfigSecrets {
   readonly feeds: ReadonlyMap<string, Secret>;
   /** The keys of the nodes that a source finds, by source name; sources without one are absent. */
   readonly sources: ReadonlyMap<string, Secret>;
+  /** Certificate and key of the data port; null: clear text. */
+  readonly dataTls: ServerTlsFiles | null;
 }
 
 /** What a configuration with problems comes with. */
-export const NO_SECRETS: ConfigSecrets = { keys: [], nodes: new Map(), feeds: new Map(), sources: new Map() };
+export const NO_SECRETS: ConfigSecrets = {
+  keys: [],
+  nodes: new Map(),
+  feeds: new Map(),
+  sources: new Map(),
+  dataTls: null,
+};
 
 /** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
 export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
@@ -57,7 +66,7 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
 }
 
 /** The secrets of a configuration that {@link checkSecrets} found nothing wrong with. */
-export function resolveSecrets(config: Config, env: Environment): ConfigSecrets {
+export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSecrets, "dataTls"> {
   const value = (variable: string) => new Secret(env[variable] ?? "");
   return {
     keys: config.keys.map((key) => ({ key, secret: value(key.valueEnv) })),

@@ -1,4 +1,7 @@
-/** Watches the configuration file. Editors and orchestrators write it in parts, rename over it or swap a link. */
+/**
+ * Watches the configuration file and those that it names. Editors and orchestrators write them in parts, rename over them
+ * or swap a link.
+ */
 
 import { watch } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -8,13 +11,41 @@ import type { GatewayLog } from "./gateway-log.ts";
 /** A file that stayed the same for this long has been written to its end, ms. */
 const SETTLE_MS = 100;
 
+/** Watches as many files as the configuration names now. */
+export class FileWatches {
+  readonly #onChange: () => Promise<void>;
+  readonly #log: GatewayLog;
+  readonly #ends = new Map<string, () => void>();
+
+  constructor(onChange: () => Promise<void>, log: GatewayLog) {
+    this.#onChange = onChange;
+    this.#log = log;
+  }
+
+  /** Watches these files and no others. */
+  follow(paths: readonly string[]): void {
+    for (const [path, end] of this.#ends) {
+      if (paths.includes(path)) continue;
+      end();
+      this.#ends.delete(path);
+    }
+    for (const path of paths) {
+      if (!this.#ends.has(path)) this.#ends.set(path, watchFile(path, this.#onChange, this.#log));
+    }
+  }
+
+  end(): void {
+    this.follow([]);
+  }
+}
+
 /**
  * Calls `onChange` when the file has changed and settled. Its directory is watched, since a rename over the file ends a
  * watch of the file itself; what else happens there costs one `stat` per `SETTLE_MS`.
  *
  * @returns what ends it.
  */
-export function watchConfigFile(path: string, onChange: () => Promise<void>, log: GatewayLog): () => void {
+function watchFile(path: string, onChange: () => Promise<void>, log: GatewayLog): () => void {
   let timer: NodeJS.Timeout | null = null;
   let isEnded = false;
   let seen = "";
@@ -36,13 +67,13 @@ export function watchConfigFile(path: string, onChange: () => Promise<void>, log
   const later = (): void => {
     if (isEnded) return;
     timer ??= setTimeout(() => {
-      look().catch((error: unknown) => log.error({ error: String(error) }, "looking at the configuration file failed"));
+      look().catch((error: unknown) => log.error({ error: String(error) }, "looking at a configuration file failed"));
     }, SETTLE_MS);
   };
   const blind = (error: unknown): void => {
     log.warn(
       { error: error instanceof Error ? error.message : String(error) },
-      "changes of the configuration file are not seen: send SIGHUP to reload it",
+      "changes of a configuration file are not seen: send SIGHUP to reload it",
     );
   };
   let end = (): void => undefined;

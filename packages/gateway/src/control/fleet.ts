@@ -23,7 +23,7 @@ import type { NameRegistry } from "./name-registry.ts";
 import { pollerNode } from "./poller-view.ts";
 import { PlacementRows, RowPool } from "./rows.ts";
 import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
-import { workerKeys, workerNode } from "./worker-view.ts";
+import { serverTls, workerKeys, workerNode } from "./worker-view.ts";
 
 /** A node that has a row. */
 export interface FleetNode {
@@ -357,7 +357,8 @@ export class Fleet {
 
     const { data, limits, timeouts, failover, workers } = config;
     const settings: WorkerSettings = {
-      data: { headMs: data.headMs, bodyMs: data.bodyMs, keepAliveMs: data.keepAliveMs },
+      data: { headMs: data.headMs, bodyMs: data.bodyMs, keepAliveMs: data.keepAliveMs, http2: data.http2 },
+      tls: serverTls(data.tls, this.#secrets),
       limits,
       timeouts,
       failover,

@@ -18,13 +18,14 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import { isSameTls } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { AdminServer } from "./admin-server.ts";
-import { watchConfigFile } from "./config-watch.ts";
+import { FileWatches } from "./config-watch.ts";
 import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
@@ -140,7 +141,8 @@ class RunningGateway implements Gateway {
   readonly #workers: Workers;
   readonly #admin: AdminServer;
   readonly #loopDelay = new LoopDelayWatch();
-  readonly #endings: (() => void)[] = [() => this.#loopDelay.stop()];
+  readonly #watches: FileWatches;
+  readonly #endings: (() => void)[] = [() => this.#loopDelay.stop(), () => this.#watches.end()];
   #config: Config;
   #secrets: ConfigSecrets;
   #dataPort = 0;
@@ -158,6 +160,7 @@ class RunningGateway implements Gateway {
     this.#log = options.log ?? SILENT_LOG;
     this.#config = options.config;
     this.#secrets = options.secrets;
+    this.#watches = new FileWatches(() => this.#reloadFromWatch(), this.#log);
     const workers = workerCount(options.config.workers, this.#log);
     this.#table = createFleetTable({ nodes: options.config.limits.nodes, workers });
     this.#rings = Array.from({ length: workers }, () => createEvidenceRing(options.config.evidence.ringRecords));
@@ -254,7 +257,7 @@ class RunningGateway implements Gateway {
     await this.#workers.waitForVersion(this.#fleet.version, ACK_DEADLINE_MS);
     this.#dataPort = await this.#workers.listen(data.listen);
     if (this.#options.configPath != null) {
-      this.#endings.push(watchConfigFile(this.#options.configPath, () => this.#reloadFromWatch(), this.#log));
+      this.#watches.follow([this.#options.configPath, ...namedFiles(this.#config)]);
     }
     this.#isReady = true;
   }
@@ -385,12 +388,15 @@ class RunningGateway implements Gateway {
     if (read.config === undefined) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
     const diff = diffConfig(this.#config, read.config);
     if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
-    if (diff.isEmpty) {
+    if (diff.isEmpty && isSameTls(this.#secrets.dataTls, read.secrets.dataTls)) {
       this.#log.info({}, "the configuration was read again: nothing changed");
       return { kind: "unchanged" };
     }
     this.#config = read.config;
     this.#secrets = read.secrets;
+    if (this.#options.configPath != null) {
+      this.#watches.follow([this.#options.configPath, ...namedFiles(read.config)]);
+    }
     this.#discovery.configure(read.config);
     this.#setConfig();
     const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...this.#commit()];
@@ -461,6 +467,11 @@ class RunningGateway implements Gateway {
     this.#setConfig();
     this.#commitSoon();
   }
+}
+
+/** Files whose contents are part of the configuration, beside the file that names them. */
+function namedFiles({ data: { tls } }: Config): string[] {
+  return tls === null ? [] : [tls.certFile, tls.keyFile, ...(tls.clientCaFile === null ? [] : [tls.clientCaFile])];
 }
 
 /** Systems whose kernel spreads the connections of one port over several listeners. */

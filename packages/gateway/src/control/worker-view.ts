@@ -1,8 +1,9 @@
 /** What of a configuration reaches a worker. Pure. */
 
 import { createHash } from "node:crypto";
+import type { ServerTlsConfig } from "@zml/protocol";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
-import type { WorkerKey, WorkerNode } from "../thread-messages.ts";
+import type { ServerTls, WorkerKey, WorkerNode } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
 
@@ -33,6 +34,13 @@ export function workerNode(
     allowsLinkLocal: config.allowLinkLocal,
     upstreamModels,
   };
+}
+
+/** TLS of the data port, with its key; null: clear text. */
+export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSecrets): ServerTls | null {
+  if (config === null || dataTls === null) return null;
+  const { cert, key, clientCa } = dataTls;
+  return { cert, key: key.reveal(), clientCa, minVersion: config.minVersion };
 }
 
 /** The callers' keys, by hash: a worker can check one and never tell one. */

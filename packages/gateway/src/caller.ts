@@ -1,0 +1,44 @@
+/** A request and its answer as the data port sees them, whichever version of HTTP the caller speaks. */
+
+import type { IncomingHttpHeaders } from "node:http";
+import type { Readable } from "node:stream";
+
+/** What carries an answer: a socket, or a stream of an HTTP/2 connection. */
+export interface CallerLink {
+  /** Bytes that the caller has not taken yet. */
+  readonly writableLength: number;
+  /** Ends the link when nothing of the answer is taken for so long, ms; 0: no limit. */
+  setTimeout(ms: number): unknown;
+}
+
+/** What came: `IncomingMessage`, or what `http2/caller-stream.ts` makes of a stream. */
+export type CallerRequest = Readable & {
+  readonly headers: IncomingHttpHeaders;
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly httpVersionMajor: number;
+  readonly socket: CallerLink;
+};
+
+/** Where the answer goes: `ServerResponse`, or its counterpart for a stream. */
+export interface CallerResponse {
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  readonly writableEnded: boolean;
+  /** Everything was handed on, the end included. */
+  readonly writableFinished: boolean;
+  /** Null: it waits for its turn behind another answer of the same connection. */
+  readonly socket: CallerLink | null;
+  setHeader(name: string, value: string | number): unknown;
+  /** @param fields name, value, name, value …. */
+  writeHead(status: number, fields?: string[] | Record<string, string>): CallerResponse;
+  /** False: wait for `drain` before more is written. */
+  write(chunk: Buffer | string): boolean;
+  end(): unknown;
+  end(chunk: Buffer | string): unknown;
+  end(chunk: string, encoding: "latin1"): unknown;
+  /** Breaks the answer off, so that the caller can tell. */
+  destroy(): unknown;
+  on(event: "close" | "error", listener: () => void): unknown;
+  once(event: "close" | "drain", listener: () => void): unknown;
+}

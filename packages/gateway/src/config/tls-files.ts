@@ -1,0 +1,114 @@
+/** Reads and checks the certificate files that a configuration names, so that a wrong one is told with line and path. */
+
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
+import type { ConfigIssue, ConfigPath, ServerTlsConfig } from "@zml/protocol";
+import { Secret } from "./secret.ts";
+
+/** TLS of the data port, read: PEM. */
+export interface ServerTlsFiles {
+  readonly cert: string;
+  readonly key: Secret;
+  /** Authorities of callers' certificates; null: callers need none. */
+  readonly clientCa: string | null;
+}
+
+/** True when nothing differs, so that a reload need not put it in force. */
+export function isSameTls(one: ServerTlsFiles | null, other: ServerTlsFiles | null): boolean {
+  if (one === null || other === null) return one === other;
+  return one.cert === other.cert && one.key.equals(other.key) && one.clientCa === other.clientCa;
+}
+
+export interface TlsFilesRead {
+  /** Null: none is configured, or there are errors. */
+  readonly files: ServerTlsFiles | null;
+  readonly errors: readonly ConfigIssue[];
+  readonly warnings: readonly ConfigIssue[];
+}
+
+const DATA_TLS: ConfigPath = ["data", "tls"];
+
+/** Reads what `data.tls` names. Never throws. @param nowMs wall clock, for the certificate's term. */
+export function readDataTls(tls: ServerTlsConfig | null, nowMs = Date.now()): TlsFilesRead {
+  if (tls === null) return NONE;
+  const reader = new PemReader(DATA_TLS);
+  const cert = reader.read("cert_file", tls.certFile);
+  const key = reader.read("key_file", tls.keyFile);
+  const clientCa = tls.clientCaFile === null ? null : reader.read("client_ca_file", tls.clientCaFile);
+  const parsed = cert === null ? null : reader.certificate("cert_file", cert);
+  if (key !== null) reader.key("key_file", key, parsed);
+  if (clientCa !== null) reader.certificate("client_ca_file", clientCa);
+  if (parsed !== null) reader.term("cert_file", parsed, nowMs);
+  if (cert === null || key === null || reader.errors.length > 0)
+    return { files: null, errors: reader.errors, warnings: reader.warnings };
+  // what only OpenSSL knows to refuse, such as a key that is too short
+  reader.check("cert_file", () => createSecureContext({ cert, key, ...(clientCa === null ? {} : { ca: clientCa }) }));
+  const { errors, warnings } = reader;
+  return { files: errors.length > 0 ? null : { cert, key: new Secret(key), clientCa }, errors, warnings };
+}
+
+/** Reads PEM files, and keeps what is wrong with them. */
+class PemReader {
+  readonly errors: ConfigIssue[] = [];
+  readonly warnings: ConfigIssue[] = [];
+  readonly #section: ConfigPath;
+
+  constructor(section: ConfigPath) {
+    this.#section = section;
+  }
+
+  read(field: string, path: string): string | null {
+    try {
+      return readFileSync(path, "utf8");
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
+      const why = code === "ENOENT" ? "there is no such file" : `the file can't be read (${code})`;
+      this.#fail(field, `${why}: ${path}`, "paths are beside the configuration file");
+      return null;
+    }
+  }
+
+  certificate(field: string, pem: string): X509Certificate | null {
+    try {
+      return new X509Certificate(pem);
+    } catch {
+      this.#fail(field, "the file holds no certificate in PEM", "it begins with -----BEGIN CERTIFICATE-----");
+      return null;
+    }
+  }
+
+  key(field: string, pem: string, certificate: X509Certificate | null): void {
+    try {
+      const key = createPrivateKey(pem);
+      if (certificate === null || certificate.checkPrivateKey(key)) return;
+      this.#fail(field, "the key is not that of the certificate", "name the key that the certificate was made for");
+    } catch {
+      this.#fail(field, "the file holds no key in PEM that can be used", "a key with a passphrase can't be read");
+    }
+  }
+
+  term(field: string, { validFrom, validTo }: X509Certificate, nowMs: number): void {
+    const path = [...this.#section, field];
+    const hint = "callers will refuse it";
+    if (Date.parse(validTo) < nowMs) {
+      this.warnings.push({ path, at: "value", message: `the certificate ended at ${validTo}`, hint });
+    } else if (Date.parse(validFrom) > nowMs) {
+      this.warnings.push({ path, at: "value", message: `the certificate begins at ${validFrom}`, hint });
+    }
+  }
+
+  check(field: string, use: () => unknown): void {
+    try {
+      use();
+    } catch (error) {
+      this.#fail(field, `TLS can't use it: ${error instanceof Error ? error.message : "unknown"}`, null);
+    }
+  }
+
+  #fail(field: string, message: string, hint: string | null): void {
+    this.errors.push({ path: [...this.#section, field], at: "value", message, hint });
+  }
+}
+
+const NONE: TlsFilesRead = { files: null, errors: [], warnings: [] };

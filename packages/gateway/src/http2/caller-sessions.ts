@@ -1,0 +1,246 @@
+/**
+ * HTTP/2 connections of callers: their limits, their idle time, their end in a drain. Requests of their streams go the way
+ * of all others.
+ *
+ * What `nghttp2` bounds by itself, with what we set: streams at one time, size of a head, CONTINUATION frames of one head
+ * (8), resets (CVE-2023-44487), malformed frames, acknowledgments that a caller does not read. It counts no frames that
+ * are well-formed and answered: PING and SETTINGS are counted here.
+ */
+
+import {
+  constants,
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+} from "node:http2";
+import type { Socket } from "node:net";
+import type { CallerRequest, CallerResponse } from "../caller.ts";
+import type { Deadline, Deadlines } from "../deadlines.ts";
+import type { WorkerSettings } from "../thread-messages.ts";
+import { callerRequestOf, StreamResponse } from "./caller-stream.ts";
+
+/** A request on a stream; `isAcceptable` is false for one whose head breaks a rule that `nghttp2` does not know. */
+export interface StreamCall {
+  readonly request: CallerRequest;
+  readonly response: CallerResponse;
+  readonly isAcceptable: boolean;
+  /** Interim answer 100. */
+  sendContinue(): void;
+}
+
+/** A caller gets this long to answer the PING that tells how far a GOAWAY has come, ms. */
+const GOAWAY_ROUND_TRIP_MS = 1000;
+
+/** A connection that was told to end gets this long to take what is left, ms. */
+const CLOSE_MS = 1000;
+
+/** Header fields of a head: bounded by its size, of which each takes 32 bytes at least. */
+const HEADER_FIELDS_MAX = 4096;
+
+export class CallerSessions {
+  readonly #settings: () => WorkerSettings;
+  readonly #deadlines: Deadlines;
+  readonly #onCall: (call: StreamCall) => void;
+  readonly #sessions = new Set<CallerSession>();
+  #server: Http2Server;
+  #isDraining = false;
+
+  constructor(options: {
+    settings: () => WorkerSettings;
+    deadlines: Deadlines;
+    onCall: (call: StreamCall) => void;
+  }) {
+    this.#settings = options.settings;
+    this.#deadlines = options.deadlines;
+    this.#onCall = options.onCall;
+    this.#server = this.#createServer();
+  }
+
+  /** Open connections. */
+  get count(): number {
+    return this.#sessions.size;
+  }
+
+  /** Follows changed limits: they hold for connections that are made from now on. */
+  applySettings(): void {
+    this.#server = this.#createServer();
+  }
+
+  /** A connection that speaks HTTP/2 from here on; the preface is still to be read. */
+  accept(socket: Socket): void {
+    this.#server.emit("connection", socket);
+  }
+
+  /** No new requests; those that run may end. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const session of this.#sessions) session.drain();
+  }
+
+  /** Ends all connections now. */
+  destroy(): void {
+    for (const session of this.#sessions) session.destroy();
+  }
+
+  #createServer(): Http2Server {
+    const { data, limits } = this.#settings();
+    const { http2 } = data;
+    const server = createServer({
+      settings: {
+        maxConcurrentStreams: http2.maxStreams,
+        initialWindowSize: http2.streamWindowBytes,
+        maxHeaderListSize: limits.headerBytes,
+        enablePush: false,
+      },
+      maxHeaderListPairs: HEADER_FIELDS_MAX,
+      maxSessionMemory: Math.ceil(http2.connectionMemoryBytes / 1e6),
+      streamResetBurst: http2.resetBurst,
+      streamResetRate: http2.resetsPerSecond,
+    });
+    server.on("session", (session) => this.#open(session));
+    // what is wrong with a connection concerns nobody else
+    server.on("sessionError", NOTHING);
+    return server;
+  }
+
+  #open(session: ServerHttp2Session): void {
+    const entry = new CallerSession(session, this.#settings().data, this.#deadlines, this.#onCall);
+    this.#sessions.add(entry);
+    session.once("close", () => {
+      entry.end();
+      this.#sessions.delete(entry);
+    });
+    if (this.#isDraining) entry.drain();
+  }
+}
+
+class CallerSession {
+  readonly #session: ServerHttp2Session;
+  readonly #limits: WorkerSettings["data"];
+  readonly #deadlines: Deadlines;
+  readonly #onCall: (call: StreamCall) => void;
+  #streams = 0;
+  /** Runs while no stream is open. */
+  #idle: Deadline | null = null;
+  #closing: NodeJS.Timeout | null = null;
+  #isClosing = false;
+  #controlFrames = 0;
+  #controlFromMs = performance.now();
+
+  constructor(
+    session: ServerHttp2Session,
+    limits: WorkerSettings["data"],
+    deadlines: Deadlines,
+    onCall: (call: StreamCall) => void,
+  ) {
+    this.#session = session;
+    this.#limits = limits;
+    this.#deadlines = deadlines;
+    this.#onCall = onCall;
+    session.setLocalWindowSize(limits.http2.connectionWindowBytes);
+    session.on("stream", (stream, headers, _flags, rawHeaders) => this.#take(stream, headers, rawHeaders));
+    session.on("ping", () => this.#countControlFrame());
+    session.on("remoteSettings", () => this.#countControlFrame());
+    // a connection without a request is one with a slow head
+    this.#idle = deadlines.start(limits.headMs, () => this.#close());
+  }
+
+  /** GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came (RFC 9113, 6.8). */
+  drain(): void {
+    const session = this.#session;
+    if (this.#isClosing || session.destroyed) return;
+    if (this.#streams === 0) return this.#close();
+    session.goaway(constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
+    this.#closing = setTimeout(() => this.#close(), GOAWAY_ROUND_TRIP_MS);
+    session.ping(() => this.#close());
+  }
+
+  destroy(): void {
+    if (!this.#session.destroyed) this.#session.destroy();
+  }
+
+  /** The connection is gone. */
+  end(): void {
+    this.#isClosing = true;
+    this.#stopIdle();
+    if (this.#closing !== null) clearTimeout(this.#closing);
+  }
+
+  #take(stream: Parameters<typeof callerRequestOf>[0], headers: IncomingHttpHeaders, rawHeaders: string[]): void {
+    this.#stopIdle();
+    this.#streams += 1;
+    // a stream's fault is its close, which says it all
+    stream.on("error", NOTHING);
+    stream.once("close", () => {
+      this.#streams -= 1;
+      if (this.#streams > 0 || this.#session.destroyed) return;
+      if (this.#isClosing) this.#endWithin(CLOSE_MS);
+      else this.#idle = this.#deadlines.start(this.#limits.keepAliveMs, () => this.#close());
+    });
+    const response = new StreamResponse(stream, headers[":method"] === "HEAD");
+    this.#onCall({
+      request: callerRequestOf(stream, headers, response),
+      response,
+      isAcceptable: hasOneAuthority(rawHeaders),
+      sendContinue: () => {
+        if (!stream.headersSent && !stream.closed) stream.additionalHeaders({ ":status": 100 });
+      },
+    });
+  }
+
+  /** A token bucket of one second's frames, and ten times as many at once. */
+  #countControlFrame(): void {
+    const perSecond = this.#limits.http2.controlFramesPerSecond;
+    const nowMs = performance.now();
+    const drained = ((nowMs - this.#controlFromMs) / 1000) * perSecond;
+    this.#controlFrames = Math.max(0, this.#controlFrames - drained) + 1;
+    this.#controlFromMs = nowMs;
+    if (this.#controlFrames > perSecond * CONTROL_BURST_SECONDS) {
+      this.#session.destroy(new Error("too many control frames"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+  }
+
+  /** GOAWAY; streams that run go on, and the connection ends with the last of them. */
+  #close(): void {
+    if (this.#closing !== null) clearTimeout(this.#closing);
+    this.#closing = null;
+    const session = this.#session;
+    if (this.#isClosing || session.destroyed) return;
+    this.#isClosing = true;
+    this.#stopIdle();
+    session.close();
+    if (this.#streams === 0) this.#endWithin(CLOSE_MS);
+  }
+
+  /** A caller who does not read keeps no connection open. */
+  #endWithin(ms: number): void {
+    if (this.#closing !== null) clearTimeout(this.#closing);
+    this.#closing = setTimeout(() => this.destroy(), ms);
+  }
+
+  #stopIdle(): void {
+    if (this.#idle !== null) this.#deadlines.stop(this.#idle);
+    this.#idle = null;
+  }
+}
+
+/** Seconds' worth of control frames that may come at once. */
+const CONTROL_BURST_SECONDS = 10;
+
+const MAX_STREAM_ID = 2 ** 31 - 1;
+
+const NOTHING = (): void => {};
+
+/** RFC 9113, 8.3.1: `:authority`, or one `host`; both only if they say the same. */
+function hasOneAuthority(rawHeaders: readonly string[]): boolean {
+  let authority: string | null = null;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at];
+    if (name !== ":authority" && name !== "host") continue;
+    const value = (rawHeaders[at + 1] as string).toLowerCase();
+    if (value === "" || (authority !== null && authority !== value)) return false;
+    authority = value;
+  }
+  return authority !== null;
+}

@@ -1,0 +1,123 @@
+/** A stream of a caller's HTTP/2 connection, as a request and its answer. */
+
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { CallerLink, CallerRequest, CallerResponse } from "../caller.ts";
+
+/** Fields that HTTP/2 has no place for (RFC 9113, 8.2.2). */
+const CONNECTION_FIELDS: ReadonlySet<string> = new Set(["connection", "keep-alive", "transfer-encoding", "upgrade"]);
+
+/** The request: the stream itself, with what its head said. */
+export function callerRequestOf(
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  socket: CallerLink,
+): CallerRequest {
+  const { ":method": method, ":path": url } = headers;
+  return Object.assign(stream, { headers, method, url, httpVersionMajor: 2, socket });
+}
+
+/** The answer on a stream. */
+export class StreamResponse implements CallerResponse, CallerLink {
+  readonly #stream: ServerHttp2Stream;
+  readonly #isHead: boolean;
+  #fields: Record<string, string | number> | null = null;
+  #slowTimer: NodeJS.Timeout | null = null;
+  /** By us: a caller's reset ends the stream's writable side too. */
+  #isEnded = false;
+
+  /** @param isHead the answer has no body. */
+  constructor(stream: ServerHttp2Stream, isHead: boolean) {
+    this.#stream = stream;
+    this.#isHead = isHead;
+    stream.once("close", () => this.setTimeout(0));
+  }
+
+  get headersSent(): boolean {
+    return this.#stream.headersSent;
+  }
+
+  get destroyed(): boolean {
+    return this.#stream.destroyed || this.#stream.closed;
+  }
+
+  get writableEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  get writableFinished(): boolean {
+    return this.#isEnded && this.#stream.writableFinished;
+  }
+
+  get writableLength(): number {
+    return this.#stream.writableLength;
+  }
+
+  get socket(): CallerLink {
+    return this;
+  }
+
+  /**
+   * Ends the stream when the caller takes nothing of it for so long. Node's own timer of a stream counts what other
+   * streams of the connection send, so that a busy neighbour would keep a stuck one alive.
+   */
+  setTimeout(ms: number): void {
+    if (this.#slowTimer !== null) clearTimeout(this.#slowTimer);
+    this.#slowTimer = null;
+    if (ms === 0 || this.destroyed) return;
+    const pending = this.#stream.writableLength;
+    this.#slowTimer = setTimeout(() => {
+      if (this.#stream.writableLength < pending) this.setTimeout(ms);
+      else this.destroy();
+    }, ms);
+  }
+
+  setHeader(name: string, value: string | number): void {
+    this.#fields ??= {};
+    this.#fields[name] = value;
+  }
+
+  writeHead(status: number, fields: string[] | Record<string, string> = []): this {
+    if (this.destroyed || this.headersSent) return this;
+    const head: Record<string, string | number> = { ":status": status, ...this.#fields };
+    if (Array.isArray(fields)) {
+      for (let at = 0; at < fields.length; at += 2) head[fields[at] as string] = fields[at + 1] as string;
+    } else Object.assign(head, fields);
+    for (const name of CONNECTION_FIELDS) delete head[name];
+    this.#stream.respond(head);
+    return this;
+  }
+
+  write(chunk: Buffer | string): boolean {
+    // the answer to HEAD has no body, and a caller who left takes none
+    if (this.#isHead || this.destroyed || this.#stream.writableEnded) return true;
+    return this.#stream.write(chunk);
+  }
+
+  end(chunk?: Buffer | string, encoding?: "latin1"): void {
+    const stream = this.#stream;
+    if (this.destroyed) return;
+    this.#isEnded = true;
+    if (!this.#isHead && !stream.writableEnded) {
+      if (chunk === undefined) stream.end();
+      else stream.end(chunk, encoding ?? "utf8");
+    }
+    // nobody reads the rest of the request: the caller may stop sending it (RFC 9113, 8.1)
+    if (!stream.readableEnded) {
+      stream.resume();
+      if (stream.endAfterHeaders !== true) stream.close(constants.NGHTTP2_NO_ERROR);
+    }
+  }
+
+  destroy(): void {
+    if (this.#stream.closed) this.#stream.destroy();
+    else this.#stream.close(this.headersSent ? constants.NGHTTP2_INTERNAL_ERROR : constants.NGHTTP2_CANCEL);
+  }
+
+  on(event: "close" | "error", listener: () => void): void {
+    this.#stream.on(event, listener);
+  }
+
+  once(event: "close" | "drain", listener: () => void): void {
+    this.#stream.once(event, listener);
+  }
+}

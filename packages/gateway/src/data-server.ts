@@ -20,7 +20,7 @@ import { Exchange, requestIdOf } from "./exchange.ts";
 import { CallerSessions, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { serveRequest } from "./request.ts";
-import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH } from "./routes.ts";
+import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH, shapeAt } from "./routes.ts";
 import type { ServerTls } from "./thread-messages.ts";
 
 /** How often the server looks for heads and requests that are too slow, ms. */
@@ -256,7 +256,7 @@ export class DataServer {
   }
 
   #answer(request: CallerRequest, response: CallerResponse, code: ErrorCode, message: string): void {
-    const shape = INFERENCE_ROUTES.get(splitTarget(request.url ?? "").path)?.shape ?? "openai";
+    const shape = shapeAt(splitTarget(request.url ?? "").path);
     this.#sendJson(request, response, ERRORS[code].status, errorBody(shape, code, { message }));
   }
 

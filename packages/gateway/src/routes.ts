@@ -35,3 +35,8 @@ export const MODEL_PREFIX = "/v1/models/";
 export const LIVENESS_PATH = "/healthz";
 /** The process takes requests. */
 export const READINESS_PATH = "/readyz";
+
+/** Whose shape an error has at a path, one that nothing answers included. */
+export function shapeAt(path: string): ErrorShape {
+  return INFERENCE_ROUTES.get(path)?.shape ?? (path.startsWith(`${PATHS.messages}/`) ? "anthropic" : "openai");
+}

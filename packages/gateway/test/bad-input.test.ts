@@ -293,6 +293,17 @@ describe("methods and paths", () => {
     await plane.settled();
   });
 
+  test("what is not there below /v1/messages is refused in Anthropic's shape", async () => {
+    for (const path of ["/v1/messages/count_tokens", "/v1/messages/batches"]) {
+      const answer = await ask(plane.port, post(chatBody(), {}, path));
+      assert.equal(answer.status, 404);
+      const { type, error } = JSON.parse(answer.body.toString());
+      assert.deepEqual([type, error.type, error.code], ["error", "not_found_error", "not_found"], path);
+    }
+    const near = await ask(plane.port, post(chatBody(), {}, "/v1/messagesx"));
+    assert.equal(JSON.parse(near.body.toString()).error.type, "invalid_request_error");
+  });
+
   test("a query is no part of the path, and stays here", async () => {
     assert.equal((await ask(plane.port, post(chatBody(), {}, "/v1/chat/completions?a=b"))).status, 200);
     assert.equal(node.calls.at(-1)?.requestLine, "POST /v1/chat/completions HTTP/1.1");

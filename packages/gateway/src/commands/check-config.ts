@@ -3,6 +3,7 @@
 import { formatProblems } from "../config/config-problem.ts";
 import { readConfigFile } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
+import { counted } from "./nodes-words.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** @returns the exit code. */
@@ -26,9 +27,4 @@ export async function checkConfig(
   const parts = [counted(nodes.length, "node"), counted(policies.length, "policy"), counted(models.length, "model")];
   terminal.out(`${fileName}: ok, ${parts.join(", ")}, ${counted(warnings.length, "warning")}\n`);
   return EXIT.ok;
-}
-
-function counted(count: number, what: string): string {
-  if (count === 1) return `1 ${what}`;
-  return `${count} ${what.endsWith("y") ? `${what.slice(0, -1)}ies` : `${what}s`}`;
 }

@@ -3,4 +3,19 @@ export interface Terminal {
   readonly env: Readonly<Record<string, string | undefined>>;
   out(text: string): void;
   error(text: string): void;
+  /** The window that `out` writes to, as it is now; null: a file or a pipe. */
+  screen(): Screen | null;
+}
+
+/** A window. */
+export interface Screen {
+  /** Characters. */
+  readonly columns: number;
+  /** Lines. */
+  readonly rows: number;
+}
+
+/** Colours are for a window, and for who has not switched them off (https://no-color.org). */
+export function hasColour(terminal: Terminal): boolean {
+  return terminal.screen() !== null && !terminal.env["NO_COLOR"] && terminal.env["TERM"] !== "dumb";
 }

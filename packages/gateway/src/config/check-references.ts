@@ -1,4 +1,11 @@
-import { BUILT_IN_POLICY, type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, nearestName } from "@zml/protocol";
+import {
+  BUILT_IN_POLICY,
+  type ConfigIssue,
+  type ConfigPath,
+  DEFAULT_ACCOUNT,
+  nearestName,
+  PLACEHOLDER_FAMILY,
+} from "@zml/protocol";
 import { checkDiscovery, isLabelled, rawSources, rawTemplates } from "./check-discovery.ts";
 import { checkPrices, rawFeeds } from "./check-prices.ts";
 import { bothLines } from "./config-problem.ts";
@@ -43,6 +50,7 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
   return {
     errors,
     warnings: [
+      ...unnamedFamilies(file),
       ...familiesWithoutNodes(file),
       ...modelsWithoutNodes(file),
       ...adaptersWithoutBase(file),
@@ -55,6 +63,18 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
 /** What says something about nodes: themselves, and the templates of those that are found. */
 function nodeShapes(file: RawFile): RawEntry[] {
   return [...file.nodes, ...rawTemplates(file)];
+}
+
+/** `zml init` writes a placeholder where nobody named the family. */
+function unnamedFamilies(file: RawFile): ConfigIssue[] {
+  return nodeShapes(file)
+    .filter((node) => textOf(node, "family") === PLACEHOLDER_FAMILY)
+    .map((node) => ({
+      path: [...node.path, "family"],
+      at: "value",
+      message: `the family is still the placeholder ${JSON.stringify(PLACEHOLDER_FAMILY)}`,
+      hint: "name the accelerator family, here and in the policies",
+    }));
 }
 
 /** Accounts whose nodes may be anything, since labels say it. */

@@ -192,6 +192,26 @@ test("the key of a source's nodes comes with them, and stays the same object whi
   assert.equal(discovery.effective(first.config, first.secrets).secrets, secrets);
 });
 
+test("families stand in the order in which they were first found, whichever of their nodes are there", (t) => {
+  const labels = (family: string) => ({ family });
+  const first = configured("discovery: { sources: [{ name: s, kind: file_sd, paths: [x], node: {} }] }\n");
+  const { discovery, puppets } = running(t, first);
+  const tell = (...given: [string, string][]) => {
+    const targets = given.map(([host, family]) => ({
+      host,
+      port: 1,
+      serverName: null,
+      displayName: null,
+      labels: labels(family),
+    }));
+    puppets.of("s").tell({ found: { targets, leaving: [], dropped: [], note: null }, error: null });
+    return discovery.effective(first.config, first.secrets).config.nodes.map(({ family }) => family);
+  };
+  assert.deepEqual(tell(["a", "H100"], ["b", "MI300X"]), ["H100", "MI300X"]);
+  assert.deepEqual(tell(["b", "MI300X"], ["c", "H100"]), ["H100", "MI300X"]);
+  assert.deepEqual(tell(["b", "MI300X"], ["a", "L40S"]), ["MI300X", "L40S"]);
+});
+
 describe("what is said", () => {
   test("a failure, its end, an empty list and bad targets are logged once each", (t) => {
     const { puppets, lines, ids } = running(t, config(source("s")));

@@ -53,6 +53,8 @@ export class Discovery {
   #isStopped = false;
   /** Wake up when a source looked. */
   readonly #waiting = new Set<() => void>();
+  /** Account and family → when it was first found: the order decides the built-in policy's chain, and must not flap. */
+  readonly #familyRanks = new Map<string, number>();
   #secrets: { readonly base: ConfigSecrets; readonly merged: ConfigSecrets } | null = null;
 
   constructor(options: DiscoveryOptions) {
@@ -108,7 +110,7 @@ export class Discovery {
       this.#logDropped(state);
     }
     if (merged.found.length === 0) return { config, secrets };
-    const nodes = [...config.nodes, ...merged.found];
+    const nodes = [...config.nodes, ...this.#byFamily(merged.found)];
     return { config: { ...config, nodes }, secrets: this.#secretsOf(merged.found, secrets) };
   }
 
@@ -211,6 +213,19 @@ export class Discovery {
       this.#stopping = this.#stopping.filter((other) => other !== end);
     });
     this.#stopping.push(end);
+  }
+
+  /** Families in the order in which they were first found, whichever of their nodes are there now. */
+  #byFamily(found: readonly NodeConfig[]): NodeConfig[] {
+    const ranks = this.#familyRanks;
+    const rankOf = ({ account, family }: NodeConfig): number => {
+      const key = JSON.stringify([account, family]);
+      const rank = ranks.get(key) ?? ranks.size;
+      ranks.set(key, rank);
+      return rank;
+    };
+    const ranked = found.map((node) => ({ node, rank: rankOf(node) }));
+    return ranked.sort((left, right) => left.rank - right.rank).map(({ node }) => node);
   }
 
   /** The very object of the last time while nothing in it changes: whoever holds nodes by it need not look again. */

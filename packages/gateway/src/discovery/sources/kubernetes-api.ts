@@ -117,6 +117,11 @@ export async function clusterAccess(
   if (!URL.canParse(cluster.server) || cluster.server.includes("//undefined")) {
     throw new SourceError("this is no pod of a cluster: name a file in kubeconfig");
   }
+  if (cluster.server.startsWith("http:") && !cluster.skipTLSVerify) {
+    throw new SourceError(
+      "the cluster's server is http://: set insecure-skip-tls-verify in the kubeconfig to allow that",
+    );
+  }
   const namespace = config.getContextObject(config.getCurrentContext())?.namespace?.trim();
   return {
     server: cluster.server.replace(/\/+$/, ""),

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { inspect } from "node:util";
 import { selfSigned } from "../../../../client/test/self-signed.ts";
@@ -37,6 +39,22 @@ function follow(t: TestContext, kubeconfig: string, more = SERVICE) {
     `kind: kubernetes\nkubeconfig: ${JSON.stringify(kubeconfig)}\nnode: { family: F }\n${more}`,
   );
   return runningSource(t, startKubernetesSource, config);
+}
+
+/** What a cluster tells its pods; null: there is none. Until the end of the test. */
+function inCluster(t: TestContext, address: { host: string; port: string } | null): void {
+  const set = (name: string, value: string | undefined): void => {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  };
+  for (const [name, value] of [
+    ["KUBERNETES_SERVICE_HOST", address?.host],
+    ["KUBERNETES_SERVICE_PORT", address?.port],
+  ] as const) {
+    const before = process.env[name];
+    t.after(() => set(name, before));
+    set(name, value);
+  }
 }
 
 async function until(what: string, holds: () => boolean): Promise<void> {
@@ -449,7 +467,6 @@ describe("refusals", () => {
     const old = kubeconfigFor(t, { url: api.url, token: "old" });
     const running = follow(t, old);
     await running.until("it is refused", ({ error }) => error?.includes("401") === true);
-    const { readFileSync } = await import("node:fs");
     writeFileSync(old, readFileSync(kubeconfigFor(t, api), "utf8"));
     await running.until("it is listed", ({ found, error }) => found !== null && error === null);
   });
@@ -519,7 +536,46 @@ describe("where the API server is", () => {
     assert.equal(context.error, "the kubeconfig has no context other");
   });
 
+  test("a server in clear text needs the kubeconfig's word", async (t) => {
+    const api = await apiServer(t);
+    const running = follow(t, kubeconfigFor(t, api, { ca: selfSigned().cert }));
+    const { error } = await running.until("it failed", () => true);
+    assert.match(error ?? "", /^the cluster's server is http:\/\//);
+    assert.deepEqual(api.asked, [], "nothing was sent");
+  });
+
+  test("in a pod it is the pod's own account, whose token is read again when it is replaced", async (t) => {
+    const tls = selfSigned();
+    const api = await apiServer(t, { tls, token: "first" });
+    api.set(slice("a", [{ ip: "10.0.0.1" }], { namespace: "inference" }));
+    const root = mkdtempSync(join(tmpdir(), "zml-pod-"));
+    t.after(() => rmSync(root, { recursive: true }));
+    const account = join(root, "var/run/secrets/kubernetes.io/serviceaccount");
+    mkdirSync(account, { recursive: true });
+    writeFileSync(join(account, "ca.crt"), tls.cert);
+    writeFileSync(join(account, "token"), "first");
+    writeFileSync(join(account, "namespace"), "inference\n");
+    const own = await import("@kubernetes/client-node");
+    class PodConfig extends own.KubeConfig {
+      override loadFromCluster(): void {
+        super.loadFromCluster(root);
+      }
+    }
+    inCluster(t, { host: "localhost", port: new URL(api.url).port });
+    const config = sourceConfig(`kind: kubernetes\nnode: { family: F }\n${SERVICE}`);
+    const load = () => Promise.resolve({ KubeConfig: PodConfig });
+    const running = runningSource(t, kubernetesSource(load), config);
+    await running.until("it is listed", ({ found }) => found !== null);
+    assert.deepEqual(running.keys(), ["10.0.0.1:8000"], "of the pod's own namespace");
+    api.token = "second";
+    api.cutWatches();
+    await running.until("the old token is refused", ({ error }) => error?.includes("401") === true);
+    writeFileSync(join(account, "token"), "second");
+    await running.until("the new one is taken", ({ error }) => error === null);
+  });
+
   test("outside of a cluster it says that a kubeconfig is needed", async (t) => {
+    inCluster(t, null);
     const config = sourceConfig(`kind: kubernetes\nnode: { family: F }\n${SERVICE}`);
     const { error } = await runningSource(t, startKubernetesSource, config).until("it failed", () => true);
     assert.equal(error, "this is no pod of a cluster: name a file in kubeconfig");

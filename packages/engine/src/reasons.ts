@@ -137,5 +137,7 @@ export const TRANSPORT_FAULTS = [
   "total_timeout",
   "bad_response",
   "node_down",
+  /** The head of its answer is larger than `limits.header_bytes`. */
+  "head_too_large",
 ] as const;
 export type TransportFault = (typeof TRANSPORT_FAULTS)[number];

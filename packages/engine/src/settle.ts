@@ -115,6 +115,8 @@ function judge(
   switch (outcome) {
     case "failure":
     case "interrupted":
+      // the limit is ours, and says nothing about what the node does with other requests
+      if (end.kind === "fault" && end.fault === "head_too_large") break;
       if (isServerError) request.serverErrors += 1;
       startCooldown(table, row, {
         nowMs,

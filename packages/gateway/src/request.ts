@@ -89,7 +89,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
     if (chosen === null) {
       // nothing was awaited since the decision, so that it is still this request's
       if (plane.decision.kind === "exhausted" && last !== null) {
-        return giveUp(exchange, request, last, "nodes_exhausted");
+        return giveUp(plane, exchange, request, last, "nodes_exhausted");
       }
       if (plane.decision.kind === "incapable") return refuseIncapable(plane, exchange, request, plane.decision);
       return saturate(plane, exchange, request, plane.decision);
@@ -132,7 +132,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
         case "deliver":
           return deliver(exchange, last);
         case "give_up":
-          return giveUp(exchange, request, last, move.reason);
+          return giveUp(plane, exchange, request, last, move.reason);
         case "abandon":
           return endEarly(plane, exchange, exchange.interruption ?? "caller_gone", last.canTakeErrorEvent);
         case "redispatch":

@@ -14,6 +14,7 @@ import type { Deadline, Deadlines } from "../deadlines.ts";
 import type { NodeExchangeHandler, NodeRequest } from "../http1/node-connection.ts";
 import type { ResponseHeaders } from "../http1/response-parser.ts";
 import type { Connection } from "./connection-pool.ts";
+import { hideKey } from "./hide-key.ts";
 import { isErrorEvent } from "./sse-events.ts";
 import { StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
@@ -188,7 +189,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     };
     if (isComplete && isCallers && this.#inspector !== null) this.#noteFirstToken();
     // half an error is no answer to pass on
-    this.#finish(end, isComplete ? { head, body } : null);
+    const told = head.status < 400 ? body : hideKey(body, this.#upstream.node.apiKey);
+    this.#finish(end, isComplete ? { head, body: told } : null);
   }
 
   /** What the answer says about the node, null: its status says it all. */

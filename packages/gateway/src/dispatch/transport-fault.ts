@@ -2,7 +2,7 @@
 
 import type { TransportFault } from "@zml/engine";
 import { ConnectError } from "../http1/node-connection.ts";
-import { BadResponseError } from "../http1/response-parser.ts";
+import { BadResponseError, HeadTooLargeError } from "../http1/response-parser.ts";
 
 /** Why an attempt ended without an answer. */
 export interface Fault {
@@ -14,6 +14,7 @@ export interface Fault {
 /** @param wasStale the connection was lost because the node had closed it before (see `NodeConnection.wasStale`). */
 export function faultOf(error: Error, wasStale: boolean): Fault {
   if (error instanceof ConnectError) return { fault: connectFault(error.code), isUnsent: false };
+  if (error instanceof HeadTooLargeError) return { fault: "head_too_large", isUnsent: false };
   if (error instanceof BadResponseError) return { fault: "bad_response", isUnsent: false };
   return { fault: "reset", isUnsent: wasStale };
 }

@@ -8,17 +8,21 @@ import type { Exchange, Interruption } from "../exchange.ts";
 import type { WaitRefusal } from "../wait-refusal.ts";
 
 /** Nothing more is tried: the node's last error as it is, or what went wrong on the way to it. */
-export function giveUp(exchange: Exchange, request: RouteRequest, last: AttemptResult, reason: NoNodeReason): void {
+export function giveUp(
+  plane: DataPlane,
+  exchange: Exchange,
+  request: RouteRequest,
+  last: AttemptResult,
+  reason: NoNodeReason,
+): void {
   exchange.routing = { ...exchange.routing, reason };
-  // a failure that says 200 would be taken for an answer, a redirect be followed
-  if (last.answer !== null && last.answer.head.status >= 400) {
+  if (last.answer !== null && isForCallers(last.answer.head.status)) {
     exchange.deliver(last.answer.head, last.answer.body, { shouldRetry: false });
     return;
   }
   const attempts = request.dispatches;
   if (last.end.kind === "answer") {
-    const { status } = last.end;
-    const cause = status < 400 ? `no usable answer (status ${status})` : `status ${status} with more text than is held`;
+    const cause = whyNotForCallers(last.end.status);
     exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause }), { shouldRetry: false });
     return;
   }
@@ -34,12 +38,32 @@ export function giveUp(exchange: Exchange, request: RouteRequest, last: AttemptR
     case "connect_timeout":
       failByTimeout(exchange, attempts, "timeouts.connect_ms", timeouts.connectMs);
       break;
+    case "head_too_large": {
+      const cause = `an answer whose head is over ${plane.settings.limits.headerBytes} bytes (limits.header_bytes)`;
+      exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause }), { shouldRetry: false });
+      break;
+    }
     default:
       exchange.fail("upstream_failed", ERRORS.upstream_failed.message({ attempts, cause: fault }), {
         shouldRetry: false,
       });
   }
 }
+
+/**
+ * A failure that says 200 would be taken for an answer, a redirect be followed. That a node refuses our key is no word on
+ * the caller's, and its text likes to repeat the key.
+ */
+function isForCallers(status: number): boolean {
+  return status >= 400 && !REFUSED_KEYS.has(status);
+}
+
+function whyNotForCallers(status: number): string {
+  if (REFUSED_KEYS.has(status)) return `status ${status}: the node refuses the key that it was sent`;
+  return status < 400 ? `no usable answer (status ${status})` : `status ${status} with more text than is held`;
+}
+
+const REFUSED_KEYS: ReadonlySet<number> = new Set([401, 403, 407]);
 
 function failByTimeout(exchange: Exchange, attempts: number, limit: string, limitMs: number): void {
   const message = ERRORS.upstream_timeout.message({ attempts, limit, limitMs });

@@ -20,6 +20,9 @@ export interface ResponseHandler {
 /** A node's bytes are no HTTP/1.1 answer. The text names the rule, never the bytes. */
 export class BadResponseError extends Error {}
 
+/** The head of an answer is larger than the limit. */
+export class HeadTooLargeError extends BadResponseError {}
+
 /** Longest chunk-size line and longest trailer section, bytes. */
 const CHUNK_LINE_MAX = 4096;
 
@@ -117,10 +120,10 @@ export class ResponseParser {
     this.#text += bytes.toString("latin1", from, Math.min(bytes.length, from + this.#headBytesMax + 4));
     const end = this.#text.indexOf("\r\n\r\n", Math.max(0, known - 3));
     if (end < 0) {
-      if (this.#text.length > this.#headBytesMax) throw new BadResponseError("the head is too large");
+      if (this.#text.length > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
       return bytes.length;
     }
-    if (end > this.#headBytesMax) throw new BadResponseError("the head is too large");
+    if (end > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
     const head = this.#text.slice(0, end);
     this.#text = "";
     this.#takeHead(head);

@@ -19,6 +19,7 @@ const tasks = {
   "bench:memory": "bench/memory.ts",
   "bench:stall": "bench/stall.ts",
   "bench:fleet": "bench/fleet.ts",
+  "bench:clients": "bench/clients.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

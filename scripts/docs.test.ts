@@ -4,11 +4,12 @@ import { once } from "node:events";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { readConfig } from "../packages/gateway/src/config/read-config.ts";
 import { fakeNode } from "../packages/gateway/test/control-fixture.ts";
 import { ERRORS, isErrorCode } from "../packages/protocol/src/errors.ts";
+import { serve, startPageGateway } from "./page-gateway.ts";
+import { assertPrinted, onlySnippet, snippetsOf } from "./page-snippets.ts";
 import { GENERATED, withGenerated } from "./reference.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -17,23 +18,13 @@ const pages = [
   "README.md",
   "ARCHITECTURE.md",
   "packages/gateway/README.md",
+  "packages/client/README.md",
+  "python/README.md",
+  "conformance/README.md",
   ...globSync("docs/**/*.md", { cwd: root }),
 ];
 
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
-
-/** Code blocks of a page in one language. */
-function blocks(page: string, language: string): string[] {
-  return [...read(page).matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)]
-    .filter(([, found]) => found === language)
-    .map(([, , text]) => text ?? "");
-}
-
-function only(page: string, language: string, part: string): string {
-  const found = blocks(page, language).filter((block) => block.includes(part));
-  assert.equal(found.length, 1, `${page} has one ${language} block with ${part}`);
-  return found[0] ?? "";
-}
 
 /** What a heading is called in links. */
 function anchorOf(heading: string): string {
@@ -78,10 +69,13 @@ test("docs: every source file that is named exists", () => {
 });
 
 test("docs: every npm script that is named exists", () => {
-  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  const scriptsOf = (folder: string) =>
+    (JSON.parse(read(join(folder, "package.json"))) as { scripts: Record<string, string> }).scripts;
   const unknown: string[] = [];
   for (const page of pages) {
-    for (const [, name = ""] of read(page).matchAll(/npm run (?:-s )?([a-z][\w:-]*)/g)) {
+    const named = read(page).matchAll(/npm run (?:-s )?([a-z][\w:-]*)(?: -w @zml\/(\w+))?/g);
+    for (const [, name = "", workspace] of named) {
+      const scripts = scriptsOf(workspace === undefined ? "" : join("packages", workspace));
       if (!Object.hasOwn(scripts, name)) unknown.push(`${page}: ${name}`);
     }
   }
@@ -91,7 +85,7 @@ test("docs: every npm script that is named exists", () => {
 test("docs: every configuration that is shown is one", () => {
   let count = 0;
   for (const page of pages) {
-    for (const text of blocks(page, "yaml")) {
+    for (const { code: text } of snippetsOf(page, "yaml")) {
       const names = [...text.matchAll(/_env: (\w+)/g)].map(([, name = ""]) => name);
       const env = Object.fromEntries(names.map((name) => [name, `value of ${name}`.replaceAll(" ", "-")]));
       const { errors } = readConfig(text, { fileName: page, env, cores: 2 });
@@ -169,9 +163,9 @@ test("docs: the README's file is checked, served, called and explained as the RE
   const fakes = [await fakeNode(t, { model: "llama-3-8b" }), await fakeNode(t, { model: "llama-3-8b" })];
   const folder = mkdtempSync(join(tmpdir(), "zml-docs-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  const shown = only("README.md", "yaml", "nodes:");
+  const shown = onlySnippet("README.md", "yaml", "nodes:").code;
   writeFileSync(join(folder, "zml.yaml"), shown);
-  const [check = "", serve = ""] = only("README.md", "sh", "zml serve").trim().split("\n");
+  const [check = "", serveLine = ""] = onlySnippet("README.md", "sh", "zml serve").code.trim().split("\n");
   const checked = zml(check, folder);
   assert.equal(checked.status, 0, checked.stderr);
   assert.match(checked.stdout, /^zml\.yaml: ok, 2 nodes, 1 policy, 1 model, 0 warnings\n$/);
@@ -183,18 +177,22 @@ test("docs: the README's file is checked, served, called and explained as the RE
     join(folder, "zml.yaml"),
     `data: { listen: 127.0.0.1:0 }\nadmin: { listen: 127.0.0.1:0 }\nworkers: 1\n${local}`,
   );
-  const { data, admin } = await serving(t, serve, folder);
+  const { dataUrl, adminUrl } = await serve(t, serveLine, folder);
+  const admin = adminUrl.replace("http://", "");
 
-  const curl = only("README.md", "sh", "curl -si").replaceAll("127.0.0.1:8080", data);
-  const called = await answerOf(curl, data);
+  const curl = onlySnippet("README.md", "sh", "curl -si").code.replaceAll("http://127.0.0.1:8080", dataUrl);
+  const called = await answerOf(curl, dataUrl);
   assert.equal(called.status, 200);
   const [, id = ""] = /decision="([^"]+)"/.exec(called.routing) ?? [];
   assert.match(called.routing, /policy="chat", family="(MI300X|H100)"/);
-  const told = zml(`${only("README.md", "sh", "zml explain").trim().replace("DECISION", id)} --admin ${admin}`, folder);
+  const told = zml(
+    `${onlySnippet("README.md", "sh", "zml explain").code.trim().replace("DECISION", id)} --admin ${admin}`,
+    folder,
+  );
   assert.equal(told.status, 0, told.stderr);
   assert.match(told.stdout, /policy {4}chat, the model's: cost, target 8/);
 
-  const snippet = only("README.md", "js", "openai").replaceAll("127.0.0.1:8080", data);
+  const snippet = onlySnippet("README.md", "js", "openai").code.replaceAll("http://127.0.0.1:8080", dataUrl);
   const script = spawn(process.execPath, ["--input-type=module", "-e", snippet], { cwd: root });
   let [output, trouble] = ["", ""];
   script.stdout.on("data", (text) => {
@@ -207,6 +205,19 @@ test("docs: the README's file is checked, served, called and explained as the RE
   assert.match(output, /policy="chat"/);
 });
 
+test("docs: the quickstart's curl line prints what the page shows", async (t) => {
+  if (spawnSync("curl", ["--version"]).status !== 0) return t.skip("there is no curl here");
+  const { dataUrl } = await startPageGateway(t);
+  const shown = onlySnippet("docs/quickstart.md", "sh", "curl -si");
+  const curl = spawn("sh", ["-ec", shown.code.replaceAll("http://127.0.0.1:8080", dataUrl)]);
+  let output = "";
+  curl.stdout.on("data", (text) => {
+    output += String(text);
+  });
+  assert.deepEqual(await once(curl, "close"), [0, null]);
+  assertPrinted(shown, output);
+});
+
 /** Runs a line `npx zml …` of a page. */
 function zml(line: string, cwd: string) {
   const [npx, name, ...args] = line.trim().split(" ");
@@ -214,27 +225,10 @@ function zml(line: string, cwd: string) {
   return spawnSync(process.execPath, [launcher, ...args], { cwd, encoding: "utf8" });
 }
 
-/** Starts a line `npx zml serve …`; it goes with the test. */
-async function serving(t: TestContext, line: string, cwd: string): Promise<{ data: string; admin: string }> {
-  const args = line.trim().split(" ").slice(2);
-  const child = spawn(process.execPath, [launcher, ...args], { cwd, stdio: ["ignore", "pipe", "ignore"] });
-  t.after(async () => {
-    if (child.exitCode !== null) return;
-    child.kill("SIGTERM");
-    await once(child, "exit");
-  });
-  for await (const text of createInterface({ input: child.stdout })) {
-    const [, data, admin] = /^zml ready data=(\S+) admin=(\S+)$/.exec(text) ?? [];
-    assert.ok(data !== undefined && admin !== undefined, text);
-    return { data, admin };
-  }
-  throw new Error("the gateway ended before it was ready");
-}
-
 /** Sends what a curl line says, without curl: not every system has it. */
-async function answerOf(line: string, data: string): Promise<{ status: number; routing: string }> {
+async function answerOf(line: string, dataUrl: string): Promise<{ status: number; routing: string }> {
   const [, url = "", body = ""] = /^curl -si (\S+) -H 'content-type: application\/json' -d '(.+)'\n$/.exec(line) ?? [];
-  assert.ok(url.startsWith(`http://${data}/`), line);
+  assert.ok(url.startsWith(`${dataUrl}/`), line);
   const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
   await response.text();
   return { status: response.status, routing: response.headers.get("x-zml-routing") ?? "" };

@@ -246,7 +246,7 @@ class AnswerReader {
       verdict: "success",
       problem: null,
       firstMs: performance.now() - this.#startedAtMs,
-      tokens: typeof tokens === "number" ? tokens : Number.NaN,
+      tokens: typeof tokens === "number" && tokens > 0 ? tokens : Number.NaN,
     };
   }
 }

@@ -78,8 +78,9 @@ function tlsFailure(code: string): Point {
     return point("tls", "red", "its certificate is for another name", "set server_name on the node to a name in it");
   }
   if (code === "CERT_HAS_EXPIRED") return point("tls", "red", "its certificate has expired", "renew it");
-  if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH)/.test(code)) {
-    return point("tls", "red", "it does not speak TLS there", "write http:// in url, or name the port that speaks TLS");
+  if (code === "ECONNRESET" || /^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH)/.test(code)) {
+    const advice = "write http:// in url, or name the port that speaks TLS";
+    return point("tls", "red", `it does not speak TLS there (${code})`, advice);
   }
   return point("tls", "red", `the TLS handshake failed (${code})`, "compare with openssl s_client -connect HOST:PORT");
 }
@@ -191,7 +192,7 @@ function metricsPoint({ metricsUrl }: NodeConfig, { engine, adapter, reading, re
   if (adapter.probes.metrics === null) {
     return point("metrics", "yellow", "no metrics are read: the load of others there is not seen", advice);
   }
-  if (isOk(metrics)) {
+  if (isOk(metrics) && !result.usesFallback) {
     if (isKnown) return point("metrics", "green", load);
     return point("metrics", "yellow", "its metrics hold no load: the load of others there is not seen", advice);
   }

@@ -29,8 +29,8 @@ export function usdText(value: number | null): string {
   return value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(3);
 }
 
-/** `1 node`, `3 nodes`, `2 policies`. */
+/** `1 node`, `3 nodes`, `2 policies`, `2 days`. */
 export function counted(count: number, what: string): string {
   if (count === 1) return `1 ${what}`;
-  return `${count} ${what.endsWith("y") ? `${what.slice(0, -1)}ies` : `${what}s`}`;
+  return `${count} ${/[^aeiou]y$/.test(what) ? `${what.slice(0, -1)}ies` : `${what}s`}`;
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import {
+import fs, {
+  type FSWatcher,
   mkdirSync,
   mkdtempSync,
   renameSync,
@@ -11,6 +12,7 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -18,6 +20,8 @@ import { runningSource, sourceConfig } from "../testing/running-source.ts";
 import { startFileSource } from "./file-sd.ts";
 
 const HOUR = 3_600_000;
+/** A program of the system, where there is one. */
+const MAKE_PIPE = "mkfifo";
 
 function folder(t: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), "zml-file-sd-"));
@@ -32,6 +36,29 @@ function watching(t: TestContext, paths: readonly string[], refreshMs = HOUR) {
     `kind: file_sd\npaths: ${JSON.stringify(paths)}\nrefresh_ms: ${refreshMs}\nnode: { family: F }`,
   );
   return runningSource(t, startFileSource, config);
+}
+
+/** The watches that are open, from now to the end of the test. */
+function countWatches(t: TestContext): ReadonlySet<FSWatcher> {
+  const open = new Set<FSWatcher>();
+  const { watch } = fs;
+  const counted = (path: string, options: object, listener: () => void): FSWatcher => {
+    const watcher = watch(path, options, listener);
+    const { close } = watcher;
+    watcher.close = () => {
+      open.delete(watcher);
+      close.call(watcher);
+    };
+    open.add(watcher);
+    return watcher;
+  };
+  Object.assign(fs, { watch: counted });
+  syncBuiltinESMExports();
+  t.after(() => {
+    Object.assign(fs, { watch });
+    syncBuiltinESMExports();
+  });
+  return open;
 }
 
 test("a file that is written in place, or replaced, is read again", async (t) => {
@@ -145,9 +172,26 @@ test("a change that no watch tells of is seen at refresh_ms", async (t) => {
   await running.until("the change is seen", ({ found }) => found?.targets[0]?.host === "10.0.0.2");
 });
 
+test("however often it changes, a folder has one watch, and none after the end", async (t) => {
+  const path = join(folder(t), "nodes.json");
+  const open = countWatches(t);
+  writeFileSync(path, list("10.0.0.0:1"));
+  utimesSync(path, 1, 0);
+  const running = watching(t, [path]);
+  for (let index = 1; index <= 5; index++) {
+    writeFileSync(path, list(`10.0.0.${index}:1`));
+    // old, so that it is taken at once and no look runs when the next change comes
+    utimesSync(path, 1, index);
+    await running.until("the change is seen", ({ found }) => found?.targets[0]?.host === `10.0.0.${index}`);
+  }
+  assert.ok(open.size <= 1, `${open.size} watches`);
+  await running.stop();
+  assert.equal(open.size, 0);
+});
+
 test("a pipe in place of a file holds nothing up", async (t) => {
   const path = join(folder(t), "nodes.json");
-  const made = spawnSync("mkfifo", [path]);
+  const made = spawnSync(MAKE_PIPE, [path]);
   if (made.status !== 0) {
     t.skip("this system has no mkfifo");
     return;

@@ -100,7 +100,10 @@ class FileSource implements RunningSource {
         const watcher = watch(folder, { persistent: false }, () => this.#lookSoon());
         // a folder that went is watched again once it is there; the timer sees it meanwhile
         watcher.on("error", () => this.#unwatch(folder));
-        watcher.on("close", () => this.#watchers.delete(folder));
+        watcher.on("close", () => {
+          // the next one may be there already
+          if (this.#watchers.get(folder) === watcher) this.#watchers.delete(folder);
+        });
         this.#watchers.set(folder, watcher);
       } catch {
         // the look itself says what is wrong with the folder

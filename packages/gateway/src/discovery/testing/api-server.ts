@@ -292,7 +292,7 @@ export function status(
   response.end(JSON.stringify({ kind: "Status", code, reason, message: `refused: ${reason}` }));
 }
 
-export function json(response: ServerResponse, value: unknown): void {
+function json(response: ServerResponse, value: unknown): void {
   response.writeHead(200, { "content-type": "application/json" });
   response.end(JSON.stringify(value));
 }

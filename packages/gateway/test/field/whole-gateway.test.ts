@@ -1,0 +1,403 @@
+/** K, L and M: health, reload, shutdown, storage and secrets, through a whole gateway with its threads. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { renameSync, writeFileSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import type { Gateway } from "../../src/control/gateway.ts";
+import { chat, fakeNode, folder, PORTS, startOn, until } from "../control-fixture.ts";
+import { ask, chatBody, post, RawClient } from "../raw-client.ts";
+import { isLong, LONG_MS, pause } from "./field-fixture.ts";
+
+const stateOf = (gateway: Gateway, id: string): string =>
+  gateway.stats().fleet.nodes.find((node) => node.id === id)?.state ?? "gone";
+const dataPort = (gateway: Gateway): number => Number(new URL(gateway.dataUrl).port);
+
+/** Accepts, reads and never answers. */
+async function blackHole(t: TestContext): Promise<string> {
+  const sockets = new Set<Socket>();
+  const server: Server = createServer((socket) => {
+    sockets.add(socket);
+    socket
+      .on("error", () => {})
+      .on("close", () => sockets.delete(socket))
+      .resume();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === "object" && address !== null ? address.port : 0}`;
+}
+
+/** Streams that run until told to end; each says what it got. */
+async function streams(gateway: Gateway, count: number): Promise<{ texts(): Promise<string[]> }> {
+  const answers = await Promise.all(
+    Array.from({ length: count }, () => chat(gateway, { stream: true, max_tokens: 4000 })),
+  );
+  const texts = Promise.all(answers.map((answer) => answer.text()));
+  texts.catch(() => {});
+  return { texts: () => texts };
+}
+
+describe("health", () => {
+  test("K01: a node whose requests hang behind good polls is out after one, and every later request is served", async (t) => {
+    const [a, b] = [await fakeNode(t), await fakeNode(t)];
+    const { gateway } = await startOn(
+      t,
+      `${PORTS}health: { poll_interval_ms: 100 }\ntimeouts: { first_token_ms: 300 }\nnodes:
+  - { id: a, url: "${a.url}", family: FAST }
+  - { id: b, url: "${b.url}", family: SLOW }
+policies:
+  - { name: p, accelerator_preference: [{ family: FAST, priority: 1 }, { family: SLOW, priority: 2 }], cost_priority: latency }
+models: [{ name: m, policy: p }]
+`,
+    );
+    await until("both are healthy", () => stateOf(gateway, "a") === "healthy" && stateOf(gateway, "b") === "healthy");
+    a.faults.isGreenButDead = true;
+    const startedAtMs = performance.now();
+    for (let each = 0; each < 10; each++) {
+      const response = await chat(gateway);
+      assert.equal(response.status, 200);
+      assert.match(response.headers.get("x-zml-routing") ?? "", /node="b"/);
+      await response.text();
+    }
+    assert.ok(performance.now() - startedAtMs < 3000, "one of them paid the time-out, not each");
+    assert.equal(stateOf(gateway, "a"), "cooling_down");
+    await pause(400);
+    assert.equal(stateOf(gateway, "a"), "cooling_down", "good polls alone do not bring it back");
+  });
+
+  test("K03: with 200 nodes of which 50 hang the others stay fresh, and the gateway's own health answers at once", {
+    timeout: LONG_MS,
+  }, async (t) => {
+    const [good, hole] = [await fakeNode(t), await blackHole(t)];
+    const intervalMs = 1000;
+    const nodes = Array.from({ length: 200 }, (_, index) => {
+      const url = index % 4 === 0 ? hole : good.url;
+      return `  - { id: n${index}, url: "${url}/", family: F, engine: vllm, models: [m] }`;
+    });
+    const { gateway } = await startOn(
+      t,
+      `${PORTS}health: { poll_interval_ms: ${intervalMs}, timeout_ms: 900 }\nnodes:\n${nodes.join("\n")}\n`,
+    );
+    const isGood = (id: string): boolean => Number(id.slice(1)) % 4 !== 0;
+    await until(
+      "the good ones are in",
+      () => gateway.stats().fleet.nodes.filter(({ state }) => state === "healthy").length >= 150,
+    );
+    const endMs = performance.now() + (isLong ? 60_000 : 3000);
+    let slowestMs = 0;
+    let oldestMs = 0;
+    while (performance.now() < endMs) {
+      for (const base of [gateway.dataUrl, gateway.adminUrl]) {
+        const askedAtMs = performance.now();
+        assert.equal((await fetch(`${base}/healthz`)).status, 200);
+        slowestMs = Math.max(slowestMs, performance.now() - askedAtMs);
+      }
+      for (const node of gateway.stats().fleet.nodes) {
+        if (isGood(node.id)) oldestMs = Math.max(oldestMs, node.sources.health_page ?? Number.POSITIVE_INFINITY);
+      }
+      await pause(50);
+    }
+    assert.ok(oldestMs < 2 * intervalMs, `a good node was not seen for ${oldestMs} ms`);
+    // this machine runs other tests too; a health route that waits for nodes takes 900 ms
+    assert.ok(slowestMs < 300, `${slowestMs} ms`);
+  });
+
+  test("K05: a node that goes and comes back with other models and another engine fails nobody under load", async (t) => {
+    const [a, b] = [await fakeNode(t, { aliases: ["n"] }), await fakeNode(t)];
+    const other = await fakeNode(t, { engine: "tgi", model: "o" });
+    const rest = `nodes:\n  - { id: b, url: "${b.url}", family: F }\n`;
+    const health = "health: { poll_interval_ms: 100, timeout_ms: 90 }\n";
+    const withA = (url: string): string => `${PORTS}${health}${rest}  - { id: a, url: "${url}", family: F }\n`;
+    const { gateway, write } = await startOn(t, withA(a.url));
+    const models = async (): Promise<string[]> => {
+      const list = (await (await fetch(`${gateway.dataUrl}/v1/models`)).json()) as { data: { id: string }[] };
+      return list.data.map(({ id }) => id).sort();
+    };
+    await until("both are known", async () => (await models()).join() === "m,n");
+    const statuses = new Map<number, number>();
+    let isRunning = true;
+    const load = Promise.all(
+      Array.from({ length: 8 }, async (_, index) => {
+        while (isRunning) {
+          const response = await chat(gateway, { stream: index % 2 === 0 });
+          await response.text();
+          statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+        }
+      }),
+    );
+    try {
+      for (let round = 0; round < 3; round++) {
+        write(`${PORTS}${health}${rest}`);
+        await gateway.reload();
+        await until("its model is gone", async () => (await models()).join() === "m");
+        write(withA(other.url));
+        await gateway.reload();
+        await until("its new model is known", async () => (await models()).join() === "m,o");
+        write(withA(a.url));
+        await gateway.reload();
+        await until("the first ones are back", async () => (await models()).join() === "m,n");
+      }
+    } finally {
+      isRunning = false;
+      await load;
+    }
+    assert.deepEqual([...statuses.keys()], [200], JSON.stringify([...statuses]));
+  });
+});
+
+describe("shutdown and reload", () => {
+  test("L01: 20 streams end whole within the grace of a signal, nobody new is let in, the exit is clean", {
+    timeout: LONG_MS,
+  }, async (t) => {
+    const node = await fakeNode(t, { speedUp: isLong ? 1 : 20, outputTokens: isLong ? 2000 : 1500 });
+    const { gateway, served } = await serve(
+      t,
+      `timeouts: { drain_ms: 60000 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
+    );
+    const answers = await Promise.all(Array.from({ length: 20 }, () => streamFrom(gateway)));
+    const idle = await RawClient.open(Number(gateway.split(":")[1]));
+    idle.send("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+    await idle.answer();
+    served.kill("SIGTERM");
+    await idle.closed();
+    await until("nobody is let in", async () => !(await canConnect(gateway)));
+    for (const answer of answers) assert.match(await answer.text(), /\[DONE\]\n\n$/);
+    assert.deepEqual(await once(served, "exit"), [0, null]);
+  });
+
+  test("L01: streams that outlast the grace end with an error that says why, and the process ends", async (t) => {
+    const node = await fakeNode(t, { speedUp: 1, outputTokens: 4000 });
+    const { gateway, served } = await serve(
+      t,
+      `timeouts: { drain_ms: 300 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
+    );
+    const answers = await Promise.all(Array.from({ length: 5 }, () => streamFrom(gateway)));
+    served.kill("SIGTERM");
+    for (const answer of answers) assert.match(await answer.text(), /"code":"shutting_down"/);
+    assert.deepEqual(await once(served, "exit"), [0, null]);
+    await until("the node saw the close", () => node.runningCount === 0);
+  });
+
+  test("L02: good, cut, invalid, gone and good files in a row, under 50 streams: none drops, the last good one counts", async (t) => {
+    const node = await fakeNode(t, { speedUp: 10, outputTokens: 1200 });
+    const good = (family: string): string => `${PORTS}nodes:\n  - { id: a, url: "${node.url}", family: ${family} }\n`;
+    const { gateway, path, log, write } = await startOn(t, good("F"), { isWatched: true });
+    const running = await streams(gateway, 50);
+    const versionOf = (): number => gateway.stats().fleet.version;
+    const familyOf = (): string | undefined => gateway.stats().fleet.nodes[0]?.family;
+    for (const bad of [
+      good("G").slice(0, -20),
+      "nodes: 7\n",
+      "\0",
+      `${good("G")}policies: [{ name: p, nonsense: 1 }]\n`,
+    ]) {
+      const before = [versionOf(), log.lines.length] as const;
+      write(bad);
+      await until("the refusal is logged", () =>
+        log.lines.slice(before[1]).some(({ level }) => level === "error" || level === "warn"),
+      );
+      assert.equal(versionOf(), before[0]);
+      assert.equal(familyOf(), "F");
+    }
+    renameSync(path, `${path}.away`);
+    await pause(100);
+    writeFileSync(path, good("G"));
+    await until("the good one counts", () => familyOf() === "G");
+    for (const text of await running.texts()) assert.match(text, /\[DONE\]\n\n$/);
+    assert.equal((await chat(gateway)).status, 200);
+  });
+});
+
+/** Starts `zml serve` on this configuration. */
+async function serve(t: TestContext, text: string): Promise<{ gateway: string; served: ReturnType<typeof spawn> }> {
+  const path = join(folder(t), "zml.yaml");
+  writeFileSync(path, `${PORTS}${text}`);
+  const zml = join(import.meta.dirname, "../../bin/zml.mjs");
+  const served = spawn(process.execPath, [zml, "serve", "-c", path], { stdio: ["ignore", "pipe", "ignore"] });
+  t.after(() => served.kill("SIGKILL"));
+  let stdout = "";
+  served.stdout?.setEncoding("utf8").on("data", (piece: string) => {
+    stdout += piece;
+  });
+  await until("it is ready", () => {
+    assert.equal(served.exitCode, null);
+    return stdout.includes("\n");
+  });
+  const gateway = /data=(\S+)/.exec(stdout)?.[1] ?? "";
+  await until("it knows its model", async () =>
+    (await (await fetch(`http://${gateway}/v1/models`)).text()).includes('"m"'),
+  );
+  return { gateway, served };
+}
+
+async function streamFrom(gateway: string): Promise<Response> {
+  const response = await fetch(`http://${gateway}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }], stream: true, max_tokens: 4000 }),
+  });
+  assert.equal(response.status, 200);
+  return response;
+}
+
+async function canConnect(gateway: string): Promise<boolean> {
+  const [, port] = gateway.split(":");
+  try {
+    const client = await RawClient.open(Number(port));
+    client.socket.destroy();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe("storage", () => {
+  test("L03: while another process locks the store, streams keep their pace and nothing is lost of them", {
+    timeout: LONG_MS,
+  }, async (t) => {
+    const storeFolder = folder(t);
+    const node = await fakeNode(t, { speedUp: 5, outputTokens: isLong ? 4000 : 1500 });
+    const { gateway } = await startOn(t, `${PORTS}nodes: [{ id: a, url: "${node.url}", family: F }]\n`, {
+      storeFolder,
+    });
+    const lock = spawn(process.execPath, [
+      "-e",
+      `const { DatabaseSync } = require("node:sqlite");
+       const database = new DatabaseSync(${JSON.stringify(join(storeFolder, "zml.sqlite"))});
+       database.exec("BEGIN EXCLUSIVE");
+       console.log("locked");
+       process.stdin.on("end", () => process.exit()).resume();`,
+    ]);
+    t.after(() => lock.kill("SIGKILL"));
+    await once(lock.stdout, "data");
+    const endMs = performance.now() + (isLong ? 8000 : 2500);
+    let longestMs = 0;
+    let answers = 0;
+    while (performance.now() < endMs) {
+      const response = await chat(gateway, { stream: true, max_tokens: 400 });
+      let lastMs = performance.now();
+      for await (const _ of response.body ?? []) {
+        longestMs = Math.max(longestMs, performance.now() - lastMs);
+        lastMs = performance.now();
+      }
+      answers += 1;
+    }
+    assert.ok(answers > 1);
+    // the store's own wait for a lock is two seconds
+    assert.ok(longestMs < 1000, `${longestMs} ms between two reads`);
+    lock.kill("SIGKILL");
+    const { isClean } = await gateway.stop();
+    assert.equal(isClean, true);
+  });
+});
+
+describe("secrets", () => {
+  const CLIENT = "canary-client-key-1234567890";
+  const ADMIN = "canary-admin-key-1234567890";
+  const NODE = "canary-node-key-1234567890";
+  const QUERY = "canary-query-key-1234567890";
+
+  test("M02: keys of callers, nodes and URLs are in no answer, log or report, whatever a node repeats", async (t) => {
+    const node = await fakeNode(t, { apiKey: NODE });
+    const closed = await blackHole(t);
+    const { gateway, log, write } = await startOn(
+      t,
+      `${PORTS}health: { poll_interval_ms: 100, timeout_ms: 90 }\nkeys:
+  - { name: app, value_env: APP, scopes: [infer] }
+  - { name: ops, value_env: OPS, scopes: [admin] }
+nodes:
+  - { id: a, url: "${node.url}", family: F, engine: vllm, models: [m], api_key_env: NODE }
+  - { id: c, url: "${closed}", family: F, engine: vllm, models: [x], api_key_env: NODE }
+`,
+      { env: { APP: CLIENT, OPS: ADMIN, NODE } },
+    );
+    const port = dataPort(gateway);
+    const seen: string[] = [];
+    const call = async (headers: Record<string, string>, path?: string): Promise<number> => {
+      const answer = await ask(port, post(chatBody({ model: "m" }), headers, path));
+      seen.push(JSON.stringify(answer.headers), answer.body.toString());
+      return answer.status;
+    };
+    const good = { authorization: `Bearer ${CLIENT}` };
+    assert.equal(await call(good), 200);
+    assert.equal(await call({ authorization: `Bearer ${CLIENT}x` }), 401);
+    assert.equal(await call({ "x-api-key": `${CLIENT}y` }), 401);
+    assert.equal(await call({ authorization: `Bearer ${ADMIN}` }), 403);
+    assert.equal(await call({}, `/v1/nothing?key=${CLIENT}`), 404);
+    const echo = JSON.stringify({ error: { message: `Incorrect API key provided: ${NODE} (${NODE.slice(0, 8)}***)` } });
+    for (const status of [401, 403, 400, 422, 500, 503]) {
+      node.faults.status(status, echo, { "content-type": "application/json" });
+      const answered = await call(good);
+      assert.ok(answered >= 400, String(answered));
+      if (status === 401 || status === 403)
+        assert.ok(answered >= 500, "a node's word on our key is none on the caller's");
+      await pause(20);
+    }
+    for (const url of [`http://h/?key=${QUERY}`, `http://user:${QUERY}@h`, `ftp://${QUERY}`]) {
+      write(`${PORTS}nodes: [{ id: a, url: "${url}", family: F, api_key_env: ${QUERY} }]\n`);
+      await gateway.reload();
+    }
+    const headers = { authorization: `Bearer ${ADMIN}` };
+    for (const path of ["fleet", "prices", "discovery", "decisions/x"]) {
+      seen.push(await (await fetch(`${gateway.adminUrl}/admin/v1/${path}`, { headers })).text());
+    }
+    seen.push(...log.lines.map((line) => JSON.stringify(line)));
+    for (const text of seen) assert.doesNotMatch(text, /canary-(client|admin|node|query)-key/);
+    const digest = createHash("sha256").update(CLIENT).digest("hex");
+    for (const text of seen) assert.ok(!text.includes(digest), "nor a hash of one");
+  });
+
+  test("M04: every route of both ports but the probes refuses a caller without a key, and a caller's key opens no admin route", async (t) => {
+    const node = await fakeNode(t);
+    const { gateway } = await startOn(
+      t,
+      `${PORTS}keys:
+  - { name: app, value_env: APP, scopes: [infer] }
+  - { name: ops, value_env: OPS, scopes: [admin] }
+nodes: [{ id: a, url: "${node.url}", family: F, models: [m] }]
+`,
+      { env: { APP: CLIENT, OPS: ADMIN } },
+    );
+    const routes = [
+      "GET /admin/v1/fleet",
+      "GET /admin/v1/prices",
+      "GET /admin/v1/discovery",
+      "GET /admin/v1/decisions/x",
+      "DELETE /admin/v1/fleet",
+      "GET /admin/v1/nothing",
+      "GET /",
+    ];
+    // a reverse proxy on this machine is no reason to trust whom it forwards
+    const ways: Record<string, string>[] = [
+      {},
+      { "x-forwarded-for": "127.0.0.1" },
+      { authorization: `Bearer ${CLIENT}` },
+    ];
+    for (const route of routes) {
+      for (const headers of ways) {
+        const [method, path] = route.split(" ");
+        const response = await fetch(`${gateway.adminUrl}${path}`, { method: method ?? "GET", headers });
+        const expected = headers["authorization"] === undefined ? 401 : 403;
+        assert.equal(response.status, expected, route);
+      }
+    }
+    for (const path of ["chat/completions", "completions", "responses", "messages", "embeddings", "rerank"]) {
+      const answer = await ask(dataPort(gateway), post(chatBody({ model: "m" }), {}, `/v1/${path}`));
+      assert.equal(answer.status, 401, path);
+    }
+    for (const path of ["/v1/models", "/v1/models/m"]) {
+      assert.equal((await fetch(`${gateway.dataUrl}${path}`)).status, 401, path);
+    }
+    for (const base of [gateway.dataUrl, gateway.adminUrl]) {
+      for (const probe of ["/healthz", "/readyz"]) assert.equal((await fetch(`${base}${probe}`)).status, 200);
+    }
+  });
+});

@@ -14,6 +14,7 @@ import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";
 import type { CallerRequest, CallerResponse } from "./caller.ts";
+import { allowOrigin } from "./cross-origin.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
 import { Exchange, requestIdOf } from "./exchange.ts";
@@ -170,6 +171,7 @@ export class DataServer {
   }
 
   #serve(request: CallerRequest, response: CallerResponse, beforeBody: () => void): void {
+    if (allowOrigin(request, response, this.#plane.settings.data.corsOrigins)) return;
     const { path } = splitTarget(request.url ?? "");
     const route = INFERENCE_ROUTES.get(path);
     if (route === undefined) {

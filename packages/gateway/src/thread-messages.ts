@@ -61,7 +61,7 @@ export interface ServerTls {
 /** Numbers and switches of the data plane. A running request keeps those it started with. */
 export interface WorkerSettings {
   /** Limits of the data port. */
-  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs" | "http2">;
+  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs" | "corsOrigins" | "http2">;
   /** TLS of the data port; null: clear text. */
   tls: ServerTls | null;
   limits: LimitsConfig;

@@ -104,6 +104,8 @@ export interface DataPortConfig extends PortConfig {
   readonly headMs: number;
   readonly bodyMs: number;
   readonly keepAliveMs: number;
+  /** Origins whose pages may read answers; `*` is any. */
+  readonly corsOrigins: readonly string[];
   /** `null`: clear text. */
   readonly tls: ServerTlsConfig | null;
   readonly http2: Http2Config;
@@ -164,6 +166,7 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
       headMs: file.data.head_ms,
       bodyMs: file.data.body_ms,
       keepAliveMs: file.data.keep_alive_ms,
+      corsOrigins: file.data.cors_origins,
       tls: file.data.tls === undefined ? null : completeServerTls(file.data.tls),
       http2: camelize(file.data.http2),
     },

@@ -209,6 +209,31 @@ export function listen() {
     .refine((value) => parseListen(value) !== null, { error: (issue) => `${expected}, got ${shown(issue.input)}` });
 }
 
+/** Where a page comes from, as browsers write it, or `*`. */
+export function pageOrigin() {
+  const expected = 'expected an origin such as https://app.example.com, without a path, or "*"';
+  return z.string({ error: (issue) => `${expected}, got ${shown(issue.input)}` }).refine(isPageOrigin, {
+    // what stands before an @ may be a password
+    error: ({ input }) => `${expected}${String(input).includes("@") ? "" : `, got ${shown(input)}${asOrigin(input)}`}`,
+  });
+}
+
+function isPageOrigin(value: string): boolean {
+  if (value === "*") return true;
+  if (!URL.canParse(value)) return false;
+  const { origin, protocol } = new URL(value);
+  // pages of browser extensions and of apps have schemes of their own, for which URL knows no origin
+  return origin === "null"
+    ? /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+$/.test(value) && protocol !== "file:"
+    : origin === value;
+}
+
+function asOrigin(value: unknown): string {
+  if (typeof value !== "string" || !URL.canParse(value)) return "";
+  const { origin } = new URL(value);
+  return origin === "null" ? "" : ` (write ${origin})`;
+}
+
 /** Why a string is not the base URL of a node, or `null` if it is one. Never repeats credentials. */
 export function whyNotNodeUrl(value: string): string | null {
   if (!URL.canParse(value)) {

@@ -52,6 +52,11 @@ export const dataSchema = z
         // load balancers in front keep idle connections for up to 60 s; closing first would reset their next request
         .default(75_000)
         .describe("Idle connections of callers are closed after this long."),
+      cors_origins: z
+        .array(field.pageOrigin(), list)
+        .max(1000, { error: "expected at most 1000 origins" })
+        .default([])
+        .describe('Origins whose pages may call from a browser; "*" is any.'),
       tls: serverTlsSchema.optional(),
       http2: http2Schema,
     },

@@ -356,8 +356,9 @@ export class Fleet {
     if (removeNodes.length > 0) change.removeNodes = removeNodes;
 
     const { data, limits, timeouts, failover, workers } = config;
+    const { headMs, bodyMs, keepAliveMs, corsOrigins, http2 } = data;
     const settings: WorkerSettings = {
-      data: { headMs: data.headMs, bodyMs: data.bodyMs, keepAliveMs: data.keepAliveMs, http2: data.http2 },
+      data: { headMs, bodyMs, keepAliveMs, corsOrigins, http2 },
       tls: serverTls(data.tls, this.#secrets),
       limits,
       timeouts,

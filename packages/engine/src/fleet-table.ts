@@ -366,6 +366,15 @@ export function takePlacementRow(table: FleetTable, placement: number): void {
   for (const name of PLACEMENT_NUMBERS) table[name][placement] = Number.NaN;
   for (const name of PLACEMENT_INTEGERS) table[name][placement] = 0;
   for (const name of PLACEMENT_DEADLINES) table[name][placement] = 0;
+  forgetSpeeds(table, placement);
+}
+
+/** Forgets what a model on a node has shown of its speed: other hardware, or another engine, gives it from now on. */
+export function forgetSpeeds(table: FleetTable, placement: number): void {
+  table.measuredTokensPerSecond[placement] = Number.NaN;
+  table.measuredStreamTokensPerSecond[placement] = Number.NaN;
+  table.ownSamples[placement] = Number.NaN;
+  table.ownSampledAtMs[placement] = Number.NaN;
   table.tokensPerSecond[placement] = DEFAULT_TOKENS_PER_SECOND;
   table.streamTokensPerSecond[placement] = DEFAULT_STREAM_TOKENS_PER_SECOND;
 }

@@ -41,6 +41,12 @@ const UNCERTAIN_SHARE_MAX = 0.05;
 /** Shortest stretch measured: a step of a large batch may take some 100 ms, and the counter stands still in between. */
 const STEP_WINDOW_MS = 1_000;
 
+/**
+ * Tokens/s above which a counter lies: ten times what the largest racks of accelerators are sold with. One believed jump
+ * would draw all traffic to the node for hours, since capacity falls slowly.
+ */
+const TOKENS_PER_SECOND_MAX = 1e7;
+
 /** Requests from which on a node counts as loaded when it tells no limit. */
 const LOADED_RUNNING = 4;
 
@@ -113,7 +119,8 @@ export class CapacityMeter {
 
 function sampleOf(tokens: number, busyMs: number, isLoaded: boolean): CapacitySample | null {
   if (!(tokens > 0) || !(busyMs > 0)) return null;
-  return { tokensPerSecond: (tokens / busyMs) * 1000, busyMs, isLoaded };
+  const tokensPerSecond = (tokens / busyMs) * 1000;
+  return tokensPerSecond > TOKENS_PER_SECOND_MAX ? null : { tokensPerSecond, busyMs, isLoaded };
 }
 
 function isLoadedAt(scrape: CapacityScrape): boolean {

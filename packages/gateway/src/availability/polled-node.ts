@@ -25,6 +25,8 @@ export interface PolledNode {
   gpuMemory: GpuMemory | null;
   /** Known engine; null: not found out yet. */
   engine: EngineName | null;
+  /** Engine whose speeds were measured; null: none was known yet. */
+  measuredEngine: EngineName | null;
   reading: NodeReading | null;
   /** Rounds since models and limits were asked; Infinity: ask now. */
   roundsSinceFull: number;
@@ -33,7 +35,7 @@ export interface PolledNode {
   readonly kept: KeptPlace;
   /** Rounds in a row, while it is out, in which nothing came. */
   muteRounds: number;
-  /** Rounds in a row that gave no answer to the metrics path. */
+  /** Rounds in a row in which its metrics told nothing of its load. */
   missedScrapes: number;
   /** Whether it is in or out, and on the way to which. */
   gate: HealthGate;
@@ -79,6 +81,7 @@ export function createPolledNode(spec: NodeSpec, kept: KeptPlace): PolledNode {
     kept,
     gpuMemory: gpuMemoryOf(spec),
     engine: spec.engine,
+    measuredEngine: spec.engine,
     reading: null,
     roundsSinceFull: Number.POSITIVE_INFINITY,
     usesFallback: false,

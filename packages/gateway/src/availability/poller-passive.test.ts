@@ -173,6 +173,21 @@ describe("ejection by health alone", () => {
     await poller.stop();
   });
 
+  it("does not keep in a silent node that begins to say that it is not ready", async () => {
+    const behaviours: Behaviour[] = [busyVllm({ running: 0, generated: 0 }), busyVllm({ running: 0, generated: 0 })];
+    const { table, poller, run } = start((row) => behaviours[row] as Behaviour, { nodes: 2 });
+    await run(12_000);
+    behaviours.fill("timeout");
+    await run(30_000);
+    const [kept = -1] = [0, 1].filter((row) => table.isUnhealthy[row] === 0);
+    assert.deepEqual(outRows(table, 2), [1 - kept]);
+    behaviours[kept] = { "/health": 503 };
+    await run(45_000);
+    assert.deepEqual(outRows(table, 2), [0, 1]);
+    assert.equal(poller.factsOf(kept)?.downCause, "not_ready");
+    await poller.stop();
+  });
+
   it("takes all out where the share says so, and none where it is 0", async () => {
     for (const [maxEjectedShare, out] of [
       [1, 3],
@@ -189,6 +204,67 @@ describe("ejection by health alone", () => {
       assert.equal(outRows(table, 3).length, out);
       await poller.stop();
     }
+  });
+});
+
+describe("the load of a node that stays in while its polls fail", () => {
+  it("is unknown after three rounds without an answer of its metrics", async () => {
+    let behaviour: Behaviour = busyVllm({ running: 50, generated: 0 });
+    const { time, table, poller, run } = start(() => behaviour, { poller: { lastTrafficAtMs: () => time.nowMs } });
+    await run(12_000);
+    assert.equal(table.foreign[0], 50);
+    behaviour = "timeout";
+    await run(20_000);
+    assert.equal(table.foreign[0], 50, "one late round may be chance");
+    await run(40_000);
+    assert.equal(table.isUnhealthy[0], 0, "requests pass");
+    assert.ok(Number.isNaN(table.foreign[0] as number), `${table.foreign[0]} after 25 s of silence`);
+    assert.ok(Number.isNaN(table.running[0] as number));
+    await poller.stop();
+  });
+
+  it("is what its metrics say while only its health page is bad", async () => {
+    let running = 50;
+    let health: string | number = "";
+    const answers = () => ({ ...(busyVllm({ running, generated: running }) as object), "/health": health });
+    const { time, table, poller, run } = start(answers, { poller: { lastTrafficAtMs: () => time.nowMs } });
+    await run(12_000);
+    running = 3;
+    health = 500;
+    await run(40_000);
+    assert.equal(table.isUnhealthy[0], 0, "requests pass");
+    assert.equal(table.foreign[0], 3);
+    await poller.stop();
+  });
+});
+
+describe("measured speeds", () => {
+  it("never show what no node can give, whatever a counter says", async () => {
+    let generated = 0;
+    const { table, poller, run } = start(() => busyVllm({ running: 8, generated }));
+    await run(12_000);
+    generated = 9e14;
+    await run(30_000);
+    const capacity = table.measuredTokensPerSecond[0] as number;
+    assert.ok(!(capacity > 1e7), `${capacity} tokens/s`);
+    await poller.stop();
+  });
+
+  it("of one engine go when another one speaks behind the address", async () => {
+    let second = 0;
+    let behaviour = (): Behaviour => busyVllm({ running: 8, generated: 4_000 * second });
+    const { time, table, poller, run } = start(() => behaviour(), { spec: () => ({ engine: null }) });
+    for (; second < 30; second++) await run(time.nowMs + 1_000);
+    assert.ok((table.measuredTokensPerSecond[0] as number) > 3_000);
+    behaviour = () => ({
+      "/health": "",
+      "/metrics": "llamacpp:requests_processing 2\nllamacpp:requests_deferred 1\nllamacpp:tokens_predicted_total 9\n",
+      "/v1/models": '{"data":[{"id":"m","owned_by":"llamacpp"}]}',
+    });
+    await run(time.nowMs + 40_000);
+    assert.equal(poller.factsOf(0)?.engine, "llamacpp");
+    assert.ok(Number.isNaN(table.measuredTokensPerSecond[0] as number));
+    await poller.stop();
   });
 });
 

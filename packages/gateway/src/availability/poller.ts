@@ -118,6 +118,7 @@ export class Poller {
       node.abort?.abort(TIME_IS_OVER);
       node.kept.close();
       forgetEngine(node);
+      this.#taker.noteEngine(node);
       if (node.engine !== null) this.#options.onEngine?.(spec.row, node.engine);
       if (!node.isBusy) this.#schedule(node, 0);
     }
@@ -276,7 +277,7 @@ export class Poller {
   /** A poll that ended in an exception shows nothing of the node, which is what a failed one is. */
   #takeException(node: PolledNode, startMs: number): void {
     try {
-      this.#taker.takeFailed(node, "exception", { startMs, healthStatus: Number.NaN });
+      this.#taker.takeFailed(node, "exception", { startMs, healthStatus: Number.NaN, hasLoad: false });
     } catch (error) {
       this.#tell(node, error);
     }

@@ -11,6 +11,7 @@ import {
   EjectionLimit,
   type FleetTable,
   FRESH_PROGRESS,
+  forgetSpeeds,
   publish,
   type Standing,
   unblockPlacement,
@@ -83,6 +84,18 @@ export class RoundTaker {
     this.#settle(node);
   }
 
+  /** The node's engine may be another: what the one before it could do says nothing about this one. */
+  noteEngine(node: PolledNode): void {
+    const { engine, measuredEngine } = node;
+    if (engine === null || engine === measuredEngine) return;
+    node.measuredEngine = engine;
+    if (measuredEngine === null) return;
+    publish(this.#table, () => {
+      for (const { placement } of node.spec.placements) forgetSpeeds(this.#table, placement);
+    });
+    this.#onCapacity();
+  }
+
   /** A node is polled no more. */
   remove(node: PolledNode): void {
     this.#applyEjections(this.#ejections.remove(node.spec.row));
@@ -106,10 +119,14 @@ export class RoundTaker {
       this.#takeGood(node, adapter, reading, result, round);
       return null;
     }
+    // requests may go there for some time yet, so that its load counts beside a page that takes it out
+    const hasLoad = isOk(result.responses.metrics);
+    if (hasLoad) publish(this.#table, () => writeLoad(this.#table, node.spec.row, reading, result));
     const cause = result.healthFault ?? "not_ready";
     this.takeFailed(node, cause, {
       startMs: round.startMs,
       healthStatus: result.responses.health?.status ?? Number.NaN,
+      hasLoad,
     });
     return cause;
   }
@@ -118,6 +135,7 @@ export class RoundTaker {
     if (node.engine !== null) node.redetectedAtMs = nowMs;
     forgetEngine(node);
     node.engine = engine;
+    this.noteEngine(node);
     this.#options.onEngine?.(node.spec.row, engine);
   }
 
@@ -200,10 +218,15 @@ export class RoundTaker {
   }
 
   /** Takes a poll that failed. */
-  takeFailed(node: PolledNode, cause: DownCause, poll: { startMs: number; healthStatus: number }): void {
+  takeFailed(
+    node: PolledNode,
+    cause: DownCause,
+    poll: { startMs: number; healthStatus: number; hasLoad: boolean },
+  ): void {
     const { row, health } = node.spec;
     const nowMs = this.#options.clock.nowMs();
     const isRefused = cause === "refused";
+    node.missedScrapes = poll.hasLoad ? 0 : node.missedScrapes + 1;
     const lastTrafficAtMs = this.#lastTrafficAtMs(row);
     node.lastError = {
       words: errorWords(cause, { timeoutMs: health.timeoutMs, healthStatus: poll.healthStatus }),
@@ -214,12 +237,16 @@ export class RoundTaker {
       { startMs: poll.startMs, isRefused, lastTrafficAtMs },
       health.unhealthyAfter,
     );
-    if (gate.failedInRow > 0) publish(this.#table, () => this.#writeDrain(node, nowMs));
+    publish(this.#table, () => {
+      if (gate.failedInRow > 0) this.#writeDrain(node, nowMs);
+      if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(this.#table, row);
+    });
     const isNewlyOut = !node.gate.isOut && gate.isOut;
-    // a silent node that begins to refuse has ended: what waits there is lost
+    // a silent node that begins to refuse has ended: what waits there is lost; one that says so itself is proven out
     const isNewlyRefused = node.gate.isOut && isRefused && node.downCause !== "refused";
+    const isNewlyProven = node.gate.isOut && isProof(cause) && !isProof(node.downCause);
     node.gate = gate;
-    if (!isNewlyOut && !isNewlyRefused) return;
+    if (!isNewlyOut && !isNewlyRefused && !isNewlyProven) return;
     node.downCause = cause;
     node.progress = FRESH_PROGRESS;
     node.roundsSinceFull = Number.POSITIVE_INFINITY;
@@ -282,6 +309,9 @@ export class RoundTaker {
  */
 function standingOf({ downCause, spec }: PolledNode, table: FleetTable): Standing {
   if (downCause === null) return "in";
-  const isProven = downCause === "refused" || downCause === "not_ready" || table.goodPolls[spec.row] === 0;
-  return isProven ? "out" : "suspect";
+  return isProof(downCause) || table.goodPolls[spec.row] === 0 ? "out" : "suspect";
+}
+
+function isProof(cause: DownCause | null): boolean {
+  return cause === "refused" || cause === "not_ready";
 }

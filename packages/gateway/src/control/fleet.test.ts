@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyUpdate, CELL, createDirectory, createFleetTable, type Directory, type FleetTable } from "@zml/engine";
+import {
+  applyUpdate,
+  CELL,
+  createDirectory,
+  createFleetTable,
+  DEFAULT_TOKENS_PER_SECOND,
+  type Directory,
+  type FleetTable,
+} from "@zml/engine";
 import { reportedModel } from "../availability/adapters/adapter.ts";
 import type { WorkerUpdate } from "../thread-messages.ts";
 import { Fleet, type FleetChange } from "./fleet.ts";
@@ -261,6 +269,19 @@ test("a detected engine reaches the workers, a configured one is never replaced"
     updates.flatMap(({ nodes: sent = [] }) => sent.map(({ id, engine }) => ({ id, engine }))),
     [{ id: "a", engine: "vllm" }],
   );
+});
+
+test("a node that is of another family from now on starts without what the old hardware showed", () => {
+  const { table, fleet, apply } = setUp();
+  apply(nodes(node("a")));
+  const placement = [...fleet.nodes][0]?.placements.get("m") ?? assert.fail();
+  table.measuredTokensPerSecond[placement] = 9_000;
+  table.tokensPerSecond[placement] = 9_000;
+  apply(nodes(node("a", "family: H100, models: [m], gpus: 4")));
+  assert.equal(table.tokensPerSecond[placement], 9_000, "what did not change keeps its figures");
+  apply(nodes(node("a", "family: MI300X, models: [m]")));
+  assert.ok(Number.isNaN(table.measuredTokensPerSecond[placement] as number));
+  assert.equal(table.tokensPerSecond[placement], DEFAULT_TOKENS_PER_SECOND);
 });
 
 test("keys cross as hashes, node keys as they are", () => {

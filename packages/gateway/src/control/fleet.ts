@@ -5,7 +5,15 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import { DEFAULT_MAX_IN_FLIGHT, type FleetTable, isRowIdle, publish, takeModelRow, takeNodeRow } from "@zml/engine";
+import {
+  DEFAULT_MAX_IN_FLIGHT,
+  type FleetTable,
+  forgetSpeeds,
+  isRowIdle,
+  publish,
+  takeModelRow,
+  takeNodeRow,
+} from "@zml/engine";
 import type { Config, EngineName, NodeConfig } from "@zml/protocol";
 import type { ReportedModel } from "../availability/adapters/adapter.ts";
 import type { NodeSpec } from "../availability/index.ts";
@@ -291,6 +299,7 @@ export class Fleet {
     const { row } = entry;
     const table = this.#table;
     if (node.engine !== entry.config.engine) entry.engine = node.engine;
+    if (node.family !== entry.config.family) for (const row of entry.rows.all) forgetSpeeds(table, row);
     if (node.maxInFlight !== null) table.maxInFlight[row] = node.maxInFlight;
     // the next poll puts the engine's own limit here
     else if (entry.config.maxInFlight !== null) table.maxInFlight[row] = DEFAULT_MAX_IN_FLIGHT;

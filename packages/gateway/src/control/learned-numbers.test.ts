@@ -10,11 +10,11 @@ function processOf({ origin, ids, firstRow = 0 }: { origin: number; ids: readonl
   const table = createFleetTable({ nodes: 16, workers: 1 });
   takeModelRow(table, 0);
   const nodes: unknown[] = [];
-  const add = (id: string, account = "default") => {
+  const add = (id: string, account = "default", family = "H100") => {
     const row = firstRow + nodes.length;
     takeNodeRow(table, row, { family: 0, identity: row, maxInFlight: 8, cooldownMs: 1, priceUsdPerHour: 1 });
     takePlacementRow(table, row);
-    nodes.push({ row, config: { id, url: `http://${id}`, account }, placements: new Map([["m", row]]) });
+    nodes.push({ row, config: { id, url: `http://${id}`, account, family }, placements: new Map([["m", row]]) });
     return row;
   };
   for (const id of ids) add(id);
@@ -62,6 +62,34 @@ describe("what was learned", () => {
     assert.deepEqual([next.table.errorRate[0], next.table.ownSamples[0]], before);
   });
 
+  it("is not believed of a node that is on another family now, but for what says nothing of the hardware", () => {
+    const first = processOf({ origin: 0, ids: ["a"] });
+    serve(first.table, 0, 5);
+    first.table.measuredTokensPerSecond[0] = 77;
+    first.table.polledAtMs[0] = 1;
+    const rows = first.learned.exportLearned();
+    const next = processOf({ origin: 0, ids: [] });
+    const row = next.add("a", "default", "MI300X");
+    next.learned.importLearned(rows);
+    assert.ok(Number.isNaN(next.table.measuredTokensPerSecond[row] as number));
+    assert.ok(Number.isNaN(next.table.measuredStreamTokensPerSecond[row] as number));
+    assert.ok(Number.isNaN(next.table.ownSamples[row] as number));
+    assert.equal(next.table.meanOutputTokens[0], first.table.meanOutputTokens[0]);
+    const old = processOf({ origin: 0, ids: ["a"] });
+    old.learned.importLearned(rows.map((number) => ({ ...number, family: "" })));
+    assert.equal(old.table.measuredTokensPerSecond[0], 77, "an old store does not tell the family");
+  });
+
+  it("of a process whose clock ran ahead is dated now, so that what is learned from now on is newer", () => {
+    const first = processOf({ origin: 86_400_000, ids: ["a", "b"] });
+    serve(first.table, 0, 5);
+    serve(first.table, 1, 5);
+    const next = processOf({ origin: 0, ids: ["a"] });
+    next.learned.importLearned(first.learned.exportLearned());
+    const newest = Math.max(...next.learned.exportLearned().map(({ updatedAtMs }) => updatedAtMs));
+    assert.ok(newest <= 9_000, `${newest} ms`);
+  });
+
   it("waits for a node that comes later, is exported meanwhile, and is another account's never", () => {
     const first = processOf({ origin: 0, ids: ["a"] });
     first.table.measuredTokensPerSecond[0] = 77;
@@ -88,6 +116,7 @@ describe("what was learned", () => {
       account: "default",
       node: "a",
       url: "http://a",
+      family: "H100",
       model: "m",
       name: "tokens_per_second",
       value: 5,

@@ -69,7 +69,7 @@ export class LearnedNumbers {
       add(place, "last_success_at_ms", unixOriginMs + lastSuccessAtMs, { samples, atMs: lastSuccessAtMs });
     }
     for (const { account, name, index } of fleet.directory.models.values()) {
-      const place = { account, node: "", url: "", model: name };
+      const place = { account, node: "", url: "", family: "", model: name };
       const value = table.meanOutputTokens[index] ?? Number.NaN;
       // the mean has no time and no count of its own
       add(place, "mean_output_tokens", value, { samples: 0, atMs: nowMs() });
@@ -79,7 +79,14 @@ export class LearnedNumbers {
 
   /** Takes rows of another process. What this one has measured itself stays; rows of nodes to come wait for them. */
   importLearned(rows: readonly LearnedNumber[]): void {
-    for (const row of rows) if (isSane(row)) this.#waiting.set(keyOf(row, row.name), row);
+    const { nowMs, unixOriginMs } = this.#sources;
+    const unixNowMs = unixOriginMs + nowMs();
+    for (const row of rows) {
+      if (!isSane(row)) continue;
+      // the clock may have been set back since: nothing is newer than what is learned from now on
+      const updatedAtMs = Math.min(row.updatedAtMs, unixNowMs);
+      this.#waiting.set(keyOf(row, row.name), { ...row, updatedAtMs });
+    }
     this.apply();
   }
 
@@ -93,7 +100,7 @@ export class LearnedNumbers {
         this.#applyNode(placeOf(node, ""), node.row);
       }
       for (const { account, name, index } of fleet.directory.models.values()) {
-        const row = this.#take({ account, node: "", url: "", model: name }, "mean_output_tokens");
+        const row = this.#take({ account, node: "", url: "", family: "", model: name }, "mean_output_tokens");
         fill(table.meanOutputTokens, index, row);
       }
     });
@@ -131,14 +138,15 @@ export class LearnedNumbers {
     const key = keyOf(place, name);
     const row = this.#waiting.get(key);
     this.#waiting.delete(key);
-    return row;
+    // what other hardware gave says nothing about this one
+    return row?.family === "" || row?.family === place.family ? row : undefined;
   }
 }
 
-type Place = Pick<LearnedNumber, "account" | "node" | "url" | "model">;
+type Place = Pick<LearnedNumber, "account" | "node" | "url" | "family" | "model">;
 
 function placeOf({ config }: FleetNode, model: string): Place {
-  return { account: config.account, node: config.id, url: config.url, model };
+  return { account: config.account, node: config.id, url: config.url, family: config.family, model };
 }
 
 function keyOf({ account, node, url, model }: Place, name: string): string {

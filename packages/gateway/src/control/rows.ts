@@ -73,6 +73,11 @@ export class PlacementRows {
     return assigned;
   }
 
+  /** Every row, also of models that left. */
+  get all(): number[] {
+    return Array.from(this.#rows.values(), ({ placement }) => placement);
+  }
+
   /** True when a row waits to be freed. */
   get isAnyLeaving(): boolean {
     return this.#leaving > 0;

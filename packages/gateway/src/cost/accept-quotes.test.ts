@@ -5,7 +5,7 @@ import { type Accepted, acceptQuotes } from "./accept-quotes.ts";
 import { keyOf, type Quote } from "./quote.ts";
 
 const NOW = 1_000_000;
-const RULES = { maxChange: 100, canBeFree: false, fetchedAtMs: NOW };
+const RULES = { maxChange: 100, canBeFree: false, fetchedAtMs: NOW, source: "lambda default" };
 
 const quote = (usdPerGpuHour: number, more: Partial<Quote> = {}): Quote => ({
   feed: "f",

@@ -18,6 +18,8 @@ export interface AcceptRules {
   readonly canBeFree: boolean;
   /** Unix ms of the fetch. */
   readonly fetchedAtMs: number;
+  /** Of the feed (`sourceOf`). */
+  readonly source: string;
 }
 
 /** What became of an answer. */
@@ -80,7 +82,8 @@ export function acceptQuotes(
     }
     // a provider's clock that runs ahead must not make a price younger than its fetch
     const observed = Number.isFinite(observedAtMs) ? Math.min(observedAtMs, rules.fetchedAtMs) : rules.fetchedAtMs;
-    good.set(key, { key, usdPerGpuHour, observedAtMs: observed, fetchedAtMs: rules.fetchedAtMs, gpus });
+    const { fetchedAtMs, source } = rules;
+    good.set(key, { key, usdPerGpuHour, observedAtMs: observed, fetchedAtMs, source, gpus });
   }
   return { good, held, problems };
 }

@@ -131,7 +131,7 @@ test("price book: prices of the last run count until the first fetch, with their
   const history = new MemoryHistory();
   const dayMs = 86_400_000;
   const fetchedAtMs = Date.now() - dayMs;
-  const point = { key: KEY, usdPerGpuHour: 7, observedAtMs: fetchedAtMs, fetchedAtMs };
+  const point = { key: KEY, usdPerGpuHour: 7, observedAtMs: fetchedAtMs, fetchedAtMs, source: "" };
   history.latest = () =>
     Promise.resolve([
       point,
@@ -152,6 +152,37 @@ test("price book: prices of the last run count until the first fetch, with their
   await until("it is fetched", () => book.usdPerGpuHour(KEY) === 2);
   assert.ok(book.ageMs(KEY) < 60_000);
   assert.equal(log.count(/prices of the last run count/), 1);
+});
+
+test("price book: what an account's feed told does not come back for another account of the same name", async (t) => {
+  const history = new MemoryHistory();
+  history.latest = () => Promise.resolve(history.points);
+  const { feed, book, configure } = scripted(t, CONFIG, { history });
+  await until("the price is there", () => book.usdPerGpuHour(KEY) === 2);
+  feed.failWith = new FeedError("no");
+  const other = CONFIG.replace("url: http", "cloud_account: other, url: http");
+  configure(other);
+  await until("it failed", () => book.feeds.get("f")?.error != null);
+  assert.ok(Number.isNaN(book.usdPerGpuHour(KEY)), "after a reload");
+  const next = scripted(t, other, { history });
+  next.feed.failWith = new FeedError("no");
+  await until("it failed", () => next.book.feeds.get("f")?.error != null);
+  assert.ok(Number.isNaN(next.book.usdPerGpuHour(KEY)), "after a restart");
+});
+
+test("price book: a change after the wall clock was set back is the latest of the record", async (t) => {
+  const history = new MemoryHistory();
+  let offsetMs = 3_600_000;
+  const clock = { nowMs: () => performance.now(), unixMs: () => Date.now() + offsetMs, random: () => 0.5 };
+  const { feed, book } = scripted(t, CONFIG, { history, clock });
+  await until("the price is there", () => book.usdPerGpuHour(KEY) === 2);
+  offsetMs = 0;
+  const goal = feed.fetches + 2;
+  await until("the same price was told again", () => feed.fetches > goal);
+  feed.usd = 3;
+  await until("it changed", () => book.usdPerGpuHour(KEY) === 3);
+  const [first, second] = history.points;
+  assert.ok((second?.observedAtMs ?? 0) > (first?.observedAtMs ?? 0), "a restart would bring the old price back");
 });
 
 test("price book: a store that fails or hangs, and one that throws, hold nothing up", async (t) => {

@@ -12,7 +12,7 @@ import { type FeedAnswer, FeedRunner, type RunnerClock } from "./feed-runner.ts"
 import { FEEDS, type Feed } from "./feeds/index.ts";
 import { ALARM_TEXTS, type PriceAlarm, priceAlarms } from "./price-alarms.ts";
 import { type PriceHistory, RecentPrices } from "./price-history.ts";
-import type { PricePoint } from "./quote.ts";
+import { datedAfter, type PricePoint, sourceOf } from "./quote.ts";
 
 /** How often ages are looked at while no feed says anything, ms. */
 const LOOK_EVERY_MS = 1_000;
@@ -186,8 +186,7 @@ export class PriceBook {
 
   #replace(before: FeedState, next: FeedConfig): void {
     this.#end(before.runner);
-    const { provider, cloudAccount } = before.config;
-    if (provider !== next.provider || cloudAccount !== next.cloudAccount) this.#forget(next.name);
+    if (sourceOf(before.config) !== sourceOf(next)) this.#forget(next.name);
   }
 
   #end(runner: FeedRunner): void {
@@ -227,7 +226,9 @@ export class PriceBook {
     for (const point of points.slice(0, RESTORED_MAX)) {
       const { key, usdPerGpuHour, observedAtMs, fetchedAtMs } = point;
       const feed = parsePriceReference(key)?.feed;
-      if (feed === undefined || !this.#feeds.has(feed) || this.#entries.has(key)) continue;
+      const state = feed === undefined ? undefined : this.#feeds.get(feed);
+      if (feed === undefined || state === undefined || this.#entries.has(key)) continue;
+      if (point.source !== "" && point.source !== sourceOf(state.config)) continue;
       const isPrice = Number.isFinite(usdPerGpuHour) && usdPerGpuHour >= 0;
       if (!isPrice || !Number.isFinite(observedAtMs) || !Number.isFinite(fetchedAtMs)) continue;
       // the wall clock may have been set back since
@@ -248,7 +249,7 @@ export class PriceBook {
     const canBeFree = provider === "file" || provider === "url";
     const accepted = acceptQuotes(
       quotes,
-      { maxChange, canBeFree, fetchedAtMs },
+      { maxChange, canBeFree, fetchedAtMs, source: sourceOf(state.config) },
       (key) => this.#entries.get(key)?.point.usdPerGpuHour,
       state.held,
     );
@@ -256,9 +257,7 @@ export class PriceBook {
     for (const [key, { gpus, ...stated }] of accepted.good) {
       const before = this.#entries.get(key);
       const isSame = before !== undefined && before.point.usdPerGpuHour === stated.usdPerGpuHour;
-      // a list that keeps its old date, a zone that took the newest date along: records are in the order of their dates
-      const isMisdated = !isSame && before !== undefined && stated.observedAtMs <= before.point.observedAtMs;
-      const point = isMisdated ? { ...stated, observedAtMs: fetchedAtMs } : stated;
+      const point = before === undefined ? stated : datedAfter(before.point, stated);
       // lists hold thousands of prices that no node has
       if (!isSame && this.#users.has(key)) changed.push(point);
       this.#entries.set(key, { feed: name, point, gpus, confirmedAtMs: nowMs, isRestored: false });

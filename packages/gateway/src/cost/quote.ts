@@ -1,6 +1,6 @@
 /** What a feed delivers, and under which key the table keeps it. */
 
-import { formatPriceReference, type Market } from "@zml/protocol";
+import { type FeedConfig, formatPriceReference, type Market } from "@zml/protocol";
 
 /** One price as a provider states it, already per GPU. */
 export interface Quote {
@@ -23,6 +23,11 @@ export function keyOf({ feed, region, instanceType, market }: Quote): string {
   return formatPriceReference({ feed, region, instanceType, market });
 }
 
+/** Where the prices of a feed come from: those of another provider or account are not its own, whatever their keys. */
+export function sourceOf({ provider, cloudAccount }: FeedConfig): string {
+  return `${provider} ${cloudAccount}`;
+}
+
 /** A price at a moment, as history and store keep it. */
 export interface PricePoint {
   readonly key: string;
@@ -31,4 +36,17 @@ export interface PricePoint {
   readonly observedAtMs: number;
   /** When it was fetched, Unix ms. */
   readonly fetchedAtMs: number;
+  /** Provider and account that it is from (`sourceOf`); "": a record that does not say. */
+  readonly source: string;
+}
+
+/**
+ * The next price of a key, dated so that records stay in the order of their dates: a list may keep its old date, a zone may
+ * have taken the newest date along, and the wall clock may have been set back.
+ */
+export function datedAfter(before: PricePoint, next: PricePoint): PricePoint {
+  const { observedAtMs, fetchedAtMs, usdPerGpuHour } = next;
+  if (observedAtMs > before.observedAtMs) return next;
+  const isChange = usdPerGpuHour !== before.usdPerGpuHour;
+  return { ...next, observedAtMs: isChange ? Math.max(fetchedAtMs, before.observedAtMs + 1) : before.observedAtMs };
 }

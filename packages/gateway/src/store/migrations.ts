@@ -29,4 +29,9 @@ export const MIGRATIONS: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX prices_by_age ON prices (observed_at_ms);
   `,
+  // 2: of what the numbers are, so that those of other hardware or of another account are not believed. '' is unknown
+  `
+  ALTER TABLE learned ADD COLUMN family TEXT NOT NULL DEFAULT '';
+  ALTER TABLE prices ADD COLUMN source TEXT NOT NULL DEFAULT '';
+  `,
 ];

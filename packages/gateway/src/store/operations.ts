@@ -9,6 +9,8 @@ export interface LearnedNumber {
   readonly node: string;
   /** With the id it tells a node; "" where `node` is. */
   readonly url: string;
+  /** Family of the node; "" where `node` is, or where nobody knows it any more. */
+  readonly family: string;
   /** Caller's name of the model; "" for numbers of the node. */
   readonly model: string;
   readonly name: string;
@@ -27,6 +29,8 @@ export interface StoredPrice {
   readonly observedAtMs: number;
   /** Unix ms. */
   readonly fetchedAtMs: number;
+  /** Who told it: provider and account; "": nobody knows any more. */
+  readonly source: string;
 }
 
 /** Arguments and result of each call. Structured-cloneable. */
@@ -53,26 +57,28 @@ export type StoreOperations = {
 /** Prepares every statement once. */
 export function createOperations(database: DatabaseSync): StoreOperations {
   const putLearned = database.prepare(
-    `INSERT INTO learned (account, node, url, model, name, value, samples, updated_at_ms)
-     VALUES (:account, :node, :url, :model, :name, :value, :samples, :updatedAtMs)
+    `INSERT INTO learned (account, node, url, model, name, value, samples, updated_at_ms, family)
+     VALUES (:account, :node, :url, :model, :name, :value, :samples, :updatedAtMs, :family)
      ON CONFLICT DO UPDATE SET value = excluded.value, samples = excluded.samples,
-       updated_at_ms = excluded.updated_at_ms`,
+       updated_at_ms = excluded.updated_at_ms, family = excluded.family`,
   );
   const forgetLearned = database.prepare("DELETE FROM learned WHERE updated_at_ms < ?");
   const allLearned = database.prepare(
-    "SELECT account, node, url, model, name, value, samples, updated_at_ms AS updatedAtMs FROM learned",
+    "SELECT account, node, url, model, name, value, samples, updated_at_ms AS updatedAtMs, family FROM learned",
   );
   const putPrice = database.prepare(
-    `INSERT INTO prices (key, observed_at_ms, fetched_at_ms, usd_per_gpu_hour)
-     VALUES (:key, :observedAtMs, :fetchedAtMs, :usdPerGpuHour)
-     ON CONFLICT DO UPDATE SET fetched_at_ms = excluded.fetched_at_ms, usd_per_gpu_hour = excluded.usd_per_gpu_hour`,
+    `INSERT INTO prices (key, observed_at_ms, fetched_at_ms, usd_per_gpu_hour, source)
+     VALUES (:key, :observedAtMs, :fetchedAtMs, :usdPerGpuHour, :source)
+     ON CONFLICT DO UPDATE SET fetched_at_ms = excluded.fetched_at_ms, usd_per_gpu_hour = excluded.usd_per_gpu_hour,
+       source = excluded.source`,
   );
   // the price that holds is kept however old it is
   const forgetPrices = database.prepare(
     `DELETE FROM prices WHERE observed_at_ms < :before
        AND observed_at_ms < (SELECT max(other.observed_at_ms) FROM prices AS other WHERE other.key = prices.key)`,
   );
-  const price = "key, usd_per_gpu_hour AS usdPerGpuHour, observed_at_ms AS observedAtMs, fetched_at_ms AS fetchedAtMs";
+  const price =
+    "key, usd_per_gpu_hour AS usdPerGpuHour, observed_at_ms AS observedAtMs, fetched_at_ms AS fetchedAtMs, source";
   const latestPrices = database.prepare(
     `SELECT ${price} FROM prices AS p
      WHERE observed_at_ms = (SELECT max(observed_at_ms) FROM prices AS other WHERE other.key = p.key)`,

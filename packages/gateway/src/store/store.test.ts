@@ -28,6 +28,7 @@ const number = (name: string, value: number): LearnedNumber => ({
   account: "default",
   node: "a",
   url: "http://a",
+  family: "H100",
   model: "m",
   name,
   value,
@@ -39,6 +40,7 @@ const price = (key: string, observedAtMs: number, usdPerGpuHour: number): Stored
   usdPerGpuHour,
   observedAtMs,
   fetchedAtMs: observedAtMs + 5,
+  source: "lambda default",
 });
 
 describe("a store that can't be used", () => {
@@ -188,6 +190,24 @@ describe("the store", () => {
     t.after(() => copy.close());
     assert.equal(copy.prepare("SELECT count(*) AS n FROM learned").get()?.["n"], 1);
     await assert.rejects(store.call("store.backup", { path }), { name: "StoreFault" });
+  });
+
+  it("takes over what a ZML of the first shape wrote, with the origin unknown", async (t) => {
+    const folder = folderOf(t);
+    const database = new DatabaseSync(join(folder, "zml.sqlite"));
+    database.exec(`${MIGRATIONS[0]}; PRAGMA user_version = 1;
+      INSERT INTO learned VALUES ('default', 'a', 'http://a', 'm', 'x', 1, 3, 1000);
+      INSERT INTO prices VALUES ('k', 100, 105, 2)`);
+    database.close();
+    const store = await open(t, folder);
+    assert.deepEqual(
+      (await store.call("learned.load", null)).map((row) => ({ ...row })),
+      [{ ...number("x", 1), family: "" }],
+    );
+    assert.deepEqual(
+      (await store.call("prices.latest", null)).map((row) => ({ ...row })),
+      [{ ...price("k", 100, 2), source: "" }],
+    );
   });
 
   it("runs each step of its shape once, also when two start at once", async (t) => {

@@ -55,7 +55,7 @@ for (const one of PROVIDER_CASES) {
           assert.ok(!error.message.includes(SECRET));
           return;
         }
-        const rules = { maxChange: 100, canBeFree: one.canBeFree, fetchedAtMs: Date.now() };
+        const rules = { maxChange: 100, canBeFree: one.canBeFree, fetchedAtMs: Date.now(), source: "" };
         for (const { usdPerGpuHour } of acceptQuotes(fetched.quotes, rules, () => undefined, new Map()).good.values()) {
           assert.ok(usdPerGpuHour >= 0 && usdPerGpuHour <= 100_000);
         }

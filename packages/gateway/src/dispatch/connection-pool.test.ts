@@ -13,14 +13,14 @@ afterEach(async () => {
 async function start(
   options: Partial<ConnectionPoolOptions>,
   script = answering(200, "ok"),
-): Promise<{ node: ScriptedNode; pool: ConnectionPool; ask(): Promise<string> }> {
+): Promise<{ node: ScriptedNode; pool: ConnectionPool; ask(isFresh?: boolean): Promise<string> }> {
   const node = await startScriptedNode(script);
   toStop.push(node);
   const target = targetOf(node.url, { connectMs: 1000, headerBytes: 65_536 });
   const pool = new ConnectionPool({ target, maxConnections: 1, keepAliveMs: 4000, maxAgeMs: 60_000, ...options });
-  const ask = (): Promise<string> => {
+  const ask = (isFresh = false): Promise<string> => {
     const { promise, resolve } = Promise.withResolvers<string>();
-    const leave = pool.take({ isFresh: false }, (connection) => {
+    const leave = pool.take({ isFresh }, (connection) => {
       const end = (how: string) => (): void => {
         connection.release();
         resolve(how);
@@ -52,5 +52,19 @@ test("a connection that is handed on without a pause is replaced at its greatest
   const { node, pool, ask } = await start({ maxAgeMs: 0 });
   assert.deepEqual(await Promise.all([ask(), ask(), ask()]), ["ok", "ok", "ok"]);
   assert.equal(node.connections, 3);
+  pool.close();
+});
+
+test("F06: a request that needs a fresh connection waits for its turn too, and gets a socket of its own", async () => {
+  let open = 0;
+  const { node, pool, ask } = await start({}, (call, index) => {
+    open = Math.max(open, node.openSockets());
+    setTimeout(() => answering(200, "ok")(call, index), 20);
+  });
+  assert.deepEqual(await Promise.all([ask(), ask(true), ask(), ask(true)]), ["ok", "ok", "ok", "ok"]);
+  assert.equal(open, 1, "never more than max_connections");
+  assert.equal(node.connections, 3, "two of four asked for fresh ones");
+  assert.equal(await ask(true), "ok");
+  assert.equal(node.connections, 4, "an idle one is not fresh either");
   pool.close();
 });

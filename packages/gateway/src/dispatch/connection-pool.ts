@@ -37,6 +37,13 @@ export interface Connection {
   release(): void;
 }
 
+/** A request that waits for a connection. */
+interface Wish {
+  /** On a socket that carried nothing before. */
+  isFresh: boolean;
+  onConnection: (connection: Connection) => void;
+}
+
 interface IdleConnection {
   connection: NodeConnection;
   sinceMs: number;
@@ -46,7 +53,7 @@ export class ConnectionPool {
   readonly #options: ConnectionPoolOptions;
   readonly #idle: IdleConnection[] = [];
   /** In order of arrival; rarely more than a few, since `max_in_flight` is the usual bound. */
-  readonly #waiting: ((connection: Connection) => void)[] = [];
+  readonly #waiting: Wish[] = [];
   #count = 0;
   #isClosing = false;
   #sweeper: NodeJS.Timeout | null = null;
@@ -61,19 +68,24 @@ export class ConnectionPool {
    * @returns takes the wish back while it waits. Null: too many wait already.
    */
   take(options: { isFresh: boolean }, onConnection: (connection: Connection) => void): (() => void) | null {
-    const idle = options.isFresh ? null : this.#takeIdle();
+    const idle = this.#takeIdle();
     if (idle !== null) {
+      // without its socket it opens another
+      if (options.isFresh) idle.abort();
       onConnection(this.#hand(idle));
       return NOTHING;
     }
-    if (this.#count < this.#options.maxConnections || options.isFresh) {
+    if (this.#count < this.#options.maxConnections) {
       onConnection(this.#hand(this.#make()));
       return NOTHING;
     }
     if (this.#waiting.length >= WAITING_MAX) return null;
-    this.#waiting.push(onConnection);
+    const wish: Wish = { isFresh: options.isFresh, onConnection };
+    // a request that needs a fresh one has had its turn once
+    if (wish.isFresh) this.#waiting.unshift(wish);
+    else this.#waiting.push(wish);
     return () => {
-      const at = this.#waiting.indexOf(onConnection);
+      const at = this.#waiting.indexOf(wish);
       if (at >= 0) this.#waiting.splice(at, 1);
     };
   }
@@ -128,15 +140,14 @@ export class ConnectionPool {
   }
 
   #giveBack(connection: NodeConnection): void {
-    const isSurplus = this.#count > this.#options.maxConnections;
-    const next = isSurplus ? undefined : this.#waiting.shift();
+    const next = this.#waiting.shift();
     const nowMs = performance.now();
     if (next !== undefined) {
-      if (this.#isOld(connection, nowMs)) connection.abort();
-      next(this.#hand(connection));
+      if (next.isFresh || this.#isOld(connection, nowMs)) connection.abort();
+      next.onConnection(this.#hand(connection));
       return;
     }
-    if (isSurplus || this.#isClosing) {
+    if (this.#isClosing) {
       this.#drop(connection);
       return;
     }

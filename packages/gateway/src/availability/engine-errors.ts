@@ -10,7 +10,7 @@ import type { PolledNode } from "./polled-node.ts";
 /** What our own attempts said holds for this long, ms. */
 const OWN_COUNTS_MS = 60_000;
 
-/** Weight of one request of others, as that of one of our own attempts (`samples.ts`). */
+/** Weight of one request of others, as that of one of our own attempts (`learning/attempt-samples.ts` of the engine). */
 const ERROR_WEIGHT = 0.05;
 
 /** Folds what others' requests did between two looks. Inside a `publish`. */

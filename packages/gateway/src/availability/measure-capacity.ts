@@ -1,8 +1,7 @@
 /** Capacity out of a round: of each model where the node splits its numbers, else of the whole node. */
 
-import type { FleetTable } from "@zml/engine";
+import { CapacityMeter, type CapacitySample, type FleetTable } from "@zml/engine";
 import type { Adapter, NodeReading } from "./adapters/index.ts";
-import { CapacityMeter, type CapacitySample } from "./capacity-meter.ts";
 import type { RoundResult } from "./poll-round.ts";
 import type { PolledNode } from "./polled-node.ts";
 

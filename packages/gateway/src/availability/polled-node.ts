@@ -1,9 +1,8 @@
 /** What the poller remembers of one node between polls. */
 
-import { FRESH_GATE, FRESH_PROGRESS, type HealthGate, type ProgressWatch } from "@zml/engine";
+import { CapacityMeter, FRESH_GATE, FRESH_PROGRESS, type HealthGate, type ProgressWatch } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
 import type { NodeReading, ReportedModel } from "./adapters/adapter.ts";
-import { CapacityMeter } from "./capacity-meter.ts";
 import { GpuMemory } from "./gpu-memory.ts";
 import type { KeptPlace } from "./kept-connection.ts";
 import { HEARD_NOTHING, type HeardAt, type MetricsAnswer, type TokenRates } from "./node-facts.ts";

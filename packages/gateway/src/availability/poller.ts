@@ -7,7 +7,7 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import { errorShareOf, type FleetTable, publish } from "@zml/engine";
+import { type AttemptSample, applySamples, errorShareOf, type FleetTable, publish, refreshSpeeds } from "@zml/engine";
 import { adapterOf } from "./adapters/index.ts";
 import { KeptConnections } from "./kept-connection.ts";
 import { Lane } from "./lanes.ts";
@@ -18,8 +18,6 @@ import { createPollClient, type PollClient, type PollFetch, RoundConnection } fr
 import { pollRound } from "./poll-round.ts";
 import { createPolledNode, type DownCause, forgetEngine, gpuMemoryOf, type PolledNode } from "./polled-node.ts";
 import type { FleetHealthSettings, PollerOptions } from "./poller-options.ts";
-import { type AttemptSample, applySamples } from "./samples.ts";
-import { refreshSpeeds } from "./speeds.ts";
 import { RoundTaker } from "./take-round.ts";
 import { writePlacements } from "./write-capabilities.ts";
 import { writeFreeMemory, writeReading } from "./write-row.ts";

@@ -11,10 +11,14 @@ import {
   EjectionLimit,
   type FleetTable,
   FRESH_PROGRESS,
+  forgetLoad,
   forgetSpeeds,
   publish,
   type Standing,
   unblockPlacement,
+  writeDrain,
+  writeHealthScore,
+  writeLoad,
 } from "@zml/engine";
 import { isOtherEngine } from "./adapters/detect.ts";
 import { type Adapter, adapterOf, type NodeReading } from "./adapters/index.ts";
@@ -25,15 +29,7 @@ import { errorWords, noteAnswers, ratesBetween } from "./node-facts.ts";
 import type { RoundResult } from "./poll-round.ts";
 import { type DownCause, forgetEngine, nextRoundsSinceFull, type PolledNode } from "./polled-node.ts";
 import type { PollerOptions } from "./poller-options.ts";
-import {
-  forgetLoad,
-  writeCapacities,
-  writeDrain,
-  writeFreeMemory,
-  writeHealthScore,
-  writeLoad,
-  writeReading,
-} from "./write-row.ts";
+import { writeCapacities, writeFreeMemory, writeReading } from "./write-row.ts";
 
 /** Rounds without an answer of the metrics path after which its last numbers no longer count. */
 const MISSED_SCRAPES_MAX = 3;

@@ -3,7 +3,7 @@
  * placement to another model. Pure.
  */
 
-import type { AttemptSample } from "../availability/index.ts";
+import type { AttemptSample } from "@zml/engine";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import type { ReportedSample } from "./read-samples.ts";

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createFleetTable, type FleetTable, takeModelRow, takeNodeRow, takePlacementRow } from "@zml/engine";
-import { applySamples } from "../availability/samples.ts";
+import {
+  applySamples,
+  createFleetTable,
+  type FleetTable,
+  takeModelRow,
+  takeNodeRow,
+  takePlacementRow,
+} from "@zml/engine";
 import type { LearnedNumber } from "../store/operations.ts";
 import { LearnedNumbers, type LearnedSources } from "./learned-numbers.ts";
 

@@ -1,7 +1,7 @@
 /** The flat numbers in which a worker reports what ended, as objects. Pure. */
 
+import type { AttemptSample } from "@zml/engine";
 import { OUTCOMES } from "@zml/engine";
-import type { AttemptSample } from "../availability/index.ts";
 import { SAMPLE_FIELDS } from "../thread-messages.ts";
 
 /** A sample as it came: what it says about a row holds for the node that had the row then. */

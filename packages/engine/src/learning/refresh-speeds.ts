@@ -1,12 +1,8 @@
 /** Writes the speeds that decisions use into the fleet table. */
 
-import {
-  DEFAULT_STREAM_TOKENS_PER_SECOND,
-  DEFAULT_TOKENS_PER_SECOND,
-  effectiveSpeeds,
-  type FleetTable,
-  publish,
-} from "@zml/engine";
+import { effectiveSpeeds } from "../availability/speeds.ts";
+import { DEFAULT_STREAM_TOKENS_PER_SECOND, DEFAULT_TOKENS_PER_SECOND } from "../bounds.ts";
+import { type FleetTable, publish } from "../fleet-table.ts";
 
 /** A placement with what its medians are grouped by. */
 export interface PlacedModel {

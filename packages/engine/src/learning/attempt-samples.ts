@@ -1,6 +1,9 @@
 /** What the data plane learned from attempts that ended, folded into the fleet table. */
 
-import { errorShareOf, type FleetTable, foldMean, type Outcome, publish } from "@zml/engine";
+import { foldMean } from "../availability/throughput.ts";
+import { errorShareOf } from "../failover/outcome.ts";
+import { type FleetTable, publish } from "../fleet-table.ts";
+import type { Outcome } from "../reasons.ts";
 
 /** Weight of the newest attempt: the last ten or so decide, so that a change shows within seconds under load. */
 const SPEED_WEIGHT = 0.1;

@@ -1,18 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import {
-  createFleetTable,
-  DEFAULT_STREAM_TOKENS_PER_SECOND,
-  DEFAULT_TOKENS_PER_SECOND,
-  takeModelRow,
-  takeNodeRow,
-  takePlacementRow,
-} from "@zml/engine";
-import { CapacityMeter, type CapacitySample, type CapacityScrape } from "./capacity-meter.ts";
-import type { NodeSpec } from "./node-spec.ts";
-import { type AttemptSample, applySamples } from "./samples.ts";
-import { refreshSpeeds } from "./speeds.ts";
-import { writeCapacities, writeDrain } from "./write-row.ts";
+import { DEFAULT_STREAM_TOKENS_PER_SECOND, DEFAULT_TOKENS_PER_SECOND } from "../bounds.ts";
+import { createFleetTable, takeModelRow, takeNodeRow, takePlacementRow } from "../fleet-table.ts";
+import { type AttemptSample, applySamples } from "./attempt-samples.ts";
+import { CapacityMeter, type CapacityScrape } from "./capacity-meter.ts";
+import { writeCapacity, writeDrain } from "./node-load.ts";
+import { refreshSpeeds } from "./refresh-speeds.ts";
 
 function scrape(
   atMs: number,
@@ -31,22 +24,6 @@ function tableOf(nodes: number) {
   }
   takeModelRow(table, 0);
   return table;
-}
-
-const ofNode = (sample: CapacitySample) => ({ upstreamId: null, sample });
-
-function specWith(placement: number): NodeSpec {
-  return {
-    row: 0,
-    id: "n",
-    url: "http://n",
-    engine: null,
-    apiKey: null,
-    healthPath: null,
-    health: { pollIntervalMs: 1, timeoutMs: 1, unhealthyAfter: 1, healthyAfter: 1 },
-    maxInFlight: null,
-    placements: [{ model: 0, name: "m", upstreamId: "m", placement }],
-  };
 }
 
 describe("the capacity meter", () => {
@@ -137,14 +114,14 @@ describe("capacity in the table", () => {
   it("never sinks by what a quiet node gave, nor starts below what is assumed", () => {
     const table = tableOf(1);
     const quiet = { tokensPerSecond: 40, busyMs: 60_000, isLoaded: false };
-    writeCapacities(table, specWith(0), [ofNode(quiet)]);
+    writeCapacity(table, 0, quiet);
     assert.equal(table.measuredTokensPerSecond[0], Number.NaN);
     assert.equal(table.tokensPerSecond[0], DEFAULT_TOKENS_PER_SECOND);
-    writeCapacities(table, specWith(0), [ofNode({ ...quiet, tokensPerSecond: 200, isLoaded: true })]);
+    writeCapacity(table, 0, { ...quiet, tokensPerSecond: 200, isLoaded: true });
     assert.equal(table.tokensPerSecond[0], 200);
-    writeCapacities(table, specWith(0), [ofNode(quiet)]);
+    writeCapacity(table, 0, quiet);
     assert.equal(table.tokensPerSecond[0], 200);
-    writeCapacities(table, specWith(0), [ofNode({ ...quiet, tokensPerSecond: 400 })]);
+    writeCapacity(table, 0, { ...quiet, tokensPerSecond: 400 });
     assert.ok((table.tokensPerSecond[0] as number) > 200);
   });
 });

@@ -13,6 +13,10 @@ import type { GatewayLog } from "./gateway-log.ts";
 const SAVE_EVERY_MS = 60_000;
 /** Price changes that wait for a store that fails; older ones are dropped. */
 const PRICES_WAITING_MAX = 10_000;
+/** Learned numbers that are brought back: those of 16,384 nodes with two models each, and some 50 MB. */
+const LEARNED_MAX = 131_072;
+/** And at once. */
+const LEARNED_PART = 8_192;
 const DAY_MS = 86_400_000;
 
 type Point = Parameters<PriceHistory["append"]>[0][number];
@@ -43,7 +47,17 @@ export class KeptState implements PriceHistory {
 
   /** What the last process learned; none when the store can't tell. */
   async loadLearned(): Promise<readonly LearnedNumber[]> {
-    return this.#options.store.call("learned.load", null).catch(() => []);
+    const numbers: LearnedNumber[] = [];
+    try {
+      while (numbers.length < LEARNED_MAX) {
+        const part = await this.#options.store.call("learned.load", { skip: numbers.length, limit: LEARNED_PART });
+        numbers.push(...part);
+        if (part.length < LEARNED_PART) break;
+      }
+    } catch {
+      // the store has said what is wrong
+    }
+    return numbers;
   }
 
   loadLatest(): Promise<readonly Point[]> {

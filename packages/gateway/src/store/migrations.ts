@@ -32,6 +32,7 @@ export const MIGRATIONS: readonly string[] = [
   // 2: of what the numbers are, so that those of other hardware or of another account are not believed. '' is unknown
   `
   ALTER TABLE learned ADD COLUMN family TEXT NOT NULL DEFAULT '';
+  CREATE INDEX learned_by_age ON learned (updated_at_ms);
   ALTER TABLE prices ADD COLUMN source TEXT NOT NULL DEFAULT '';
   `,
 ];

@@ -36,7 +36,8 @@ export interface StoredPrice {
 /** Arguments and result of each call. Structured-cloneable. */
 export interface StoreCalls {
   "learned.save": { args: { numbers: readonly LearnedNumber[]; forgetBeforeMs: number }; result: null };
-  "learned.load": { args: null; result: readonly LearnedNumber[] };
+  /** In parts, the newest first: whole, what a large fleet learned does not fit into the heap of the store's thread. */
+  "learned.load": { args: { skip: number; limit: number }; result: readonly LearnedNumber[] };
   "prices.append": { args: { prices: readonly StoredPrice[]; forgetBeforeMs: number }; result: null };
   /** The newest price of each key. */
   "prices.latest": { args: null; result: readonly StoredPrice[] };
@@ -63,8 +64,9 @@ export function createOperations(database: DatabaseSync): StoreOperations {
        updated_at_ms = excluded.updated_at_ms, family = excluded.family`,
   );
   const forgetLearned = database.prepare("DELETE FROM learned WHERE updated_at_ms < ?");
-  const allLearned = database.prepare(
-    "SELECT account, node, url, model, name, value, samples, updated_at_ms AS updatedAtMs, family FROM learned",
+  const learnedPart = database.prepare(
+    `SELECT account, node, url, model, name, value, samples, updated_at_ms AS updatedAtMs, family FROM learned
+     ORDER BY updated_at_ms DESC, account, node, url, model, name LIMIT ? OFFSET ?`,
   );
   const putPrice = database.prepare(
     `INSERT INTO prices (key, observed_at_ms, fetched_at_ms, usd_per_gpu_hour, source)
@@ -92,7 +94,7 @@ export function createOperations(database: DatabaseSync): StoreOperations {
       forgetLearned.run(forgetBeforeMs);
       return null;
     },
-    "learned.load": () => allLearned.all() as unknown as LearnedNumber[],
+    "learned.load": ({ skip, limit }) => learnedPart.all(limit, skip) as unknown as LearnedNumber[],
     "prices.append": ({ prices, forgetBeforeMs }) => {
       for (const stored of prices) putPrice.run({ ...stored });
       forgetPrices.run({ before: forgetBeforeMs });

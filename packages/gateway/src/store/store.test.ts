@@ -43,6 +43,8 @@ const price = (key: string, observedAtMs: number, usdPerGpuHour: number): Stored
   source: "lambda default",
 });
 
+const ALL = { skip: 0, limit: 100 };
+
 describe("a store that can't be used", () => {
   it("is refused with both versions when a newer ZML wrote it, and stays as it was", async (t) => {
     const folder = folderOf(t);
@@ -71,7 +73,7 @@ describe("a store that can't be used", () => {
     const log = { ...SILENT_LOG, error: (_: object, message: string) => void lines.push(message) };
     const store = await open(t, join(folder, "file", "inner"), { log });
     assert.equal(store.status.state, "degraded");
-    await assert.rejects(store.call("learned.load", null), { name: "StoreFault", kind: "unreachable" });
+    await assert.rejects(store.call("learned.load", ALL), { name: "StoreFault", kind: "unreachable" });
     assert.equal(lines.length, 1);
     assert.match(lines[0] ?? "", /traffic runs on/);
   });
@@ -82,7 +84,7 @@ describe("a store that can't be used", () => {
     const store = await open(t, join(folder, "inner"));
     assert.equal(store.status.state, "degraded");
     rmSync(join(folder, "inner"));
-    assert.deepEqual(await store.call("learned.load", null), []);
+    assert.deepEqual(await store.call("learned.load", ALL), []);
     assert.deepEqual(store.status, { state: "ok", reason: null, pending: 0 });
   });
 
@@ -128,17 +130,17 @@ describe("a store that can't be used", () => {
     // the thread waits two seconds for this lock
     other.exec("BEGIN IMMEDIATE");
     const store = await open(t, folder, { callDeadlineMs: 500 });
-    await assert.rejects(store.call("learned.load", null), { kind: "timeout" });
+    await assert.rejects(store.call("learned.load", ALL), { kind: "timeout" });
     other.exec("ROLLBACK");
   });
 
   it("refuses calls beyond its bound and after its end", async (t) => {
     const store = await open(t, MEMORY);
-    const calls = Array.from({ length: 1_001 }, () => store.call("learned.load", null));
+    const calls = Array.from({ length: 1_001 }, () => store.call("learned.load", ALL));
     const results = await Promise.allSettled(calls);
     assert.equal(results.filter(({ status }) => status === "rejected").length, 1);
     await store.close();
-    await assert.rejects(store.call("learned.load", null), { kind: "closed" });
+    await assert.rejects(store.call("learned.load", ALL), { kind: "closed" });
   });
 });
 
@@ -151,8 +153,24 @@ describe("the store", () => {
     await Promise.all([save, first.close()]);
     const second = await open(t, folder);
     assert.deepEqual(
-      (await second.call("learned.load", null)).map((row) => ({ ...row })),
+      (await second.call("learned.load", ALL)).map((row) => ({ ...row })),
       [number("x", 1.5), number("y", 2)],
+    );
+  });
+
+  it("loads in parts what does not fit into its thread's heap at once, the newest first", async (t) => {
+    const store = await open(t, MEMORY);
+    const numbers = Array.from({ length: 5 }, (_, index) => ({
+      ...number("x", 1),
+      node: `n${index}`,
+      updatedAtMs: index,
+    }));
+    await store.call("learned.save", { numbers, forgetBeforeMs: 0 });
+    const parts = [];
+    for (const skip of [0, 2, 4]) parts.push(await store.call("learned.load", { skip, limit: 2 }));
+    assert.deepEqual(
+      parts.map((part) => part.map(({ node }) => node)),
+      [["n4", "n3"], ["n2", "n1"], ["n0"]],
     );
   });
 
@@ -160,7 +178,7 @@ describe("the store", () => {
     const store = await open(t, MEMORY);
     const numbers = [number("x", 1), { ...number("y", 1), value: Number.NaN }];
     await assert.rejects(store.call("learned.save", { numbers, forgetBeforeMs: 0 }));
-    assert.deepEqual(await store.call("learned.load", null), []);
+    assert.deepEqual(await store.call("learned.load", ALL), []);
   });
 
   it("forgets what is older than asked, but never the price that holds", async (t) => {
@@ -201,7 +219,7 @@ describe("the store", () => {
     database.close();
     const store = await open(t, folder);
     assert.deepEqual(
-      (await store.call("learned.load", null)).map((row) => ({ ...row })),
+      (await store.call("learned.load", ALL)).map((row) => ({ ...row })),
       [{ ...number("x", 1), family: "" }],
     );
     assert.deepEqual(

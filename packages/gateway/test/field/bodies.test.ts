@@ -10,7 +10,7 @@ import { fakeNode, PORTS, startOn, until as untilAsked } from "../control-fixtur
 import { FIXTURE_MODEL, until } from "../plane-fixture.ts";
 import { ask, chatBody, post, type RawAnswer } from "../raw-client.ts";
 import { chatAnswer, chunk, healthy, LAST_CHUNK, plain } from "../scripted-node.ts";
-import { isLong, LONG_MS, startField } from "./field-fixture.ts";
+import { isLong, longForm, startField } from "./field-fixture.ts";
 
 const sha256 = (bytes: string | Buffer): string => createHash("sha256").update(bytes).digest("hex");
 const codeOf = (answer: RawAnswer): unknown => JSON.parse(answer.body.toString()).error.code;
@@ -25,40 +25,49 @@ function chunked(body: Buffer): Buffer {
 }
 
 describe("memory of bodies", () => {
-  test("E02: bodies in flight never take more than their budget; those above it are told, none is lost", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const count = isLong ? 200 : 60;
-    const budget = (isLong ? 100 : 30) * MIB;
-    const { plane, caller, nodes } = await startField(
-      t,
-      [{ script: (call) => void setTimeout(() => call.write(plain(200, chatAnswer("a"))), 300), maxConnections: 256 }],
-      { file: { limits: { body_bytes_total: budget } } },
-    );
-    const bytes = post(chatBody({ x: "y".repeat(MIB - 200) }));
-    let mostKib = 0;
-    const watch = setInterval(() => {
-      mostKib = Math.max(mostKib, plane.table.cells[CELL.bodyKib] as number);
-    }, 1);
-    t.after(() => clearInterval(watch));
-    const answers = await Promise.all(
-      Array.from({ length: count }, async () => {
-        const client = await caller();
-        client.send(bytes);
-        return client.answer();
-      }),
-    );
-    const served = answers.filter(({ status }) => status === 200).length;
-    const told = answers.filter((answer) => answer.status === 503 && codeOf(answer) === "body_budget_exhausted").length;
-    assert.equal(served + told, count);
-    assert.ok(served >= budget / MIB / 2, `${served} served`);
-    assert.equal(nodes[0]?.calls.length, served);
-    assert.ok(mostKib * 1024 <= budget, `${mostKib} KiB of ${budget / 1024}`);
-    await until(() => plane.table.cells[CELL.bodyKib] === 0, "the release of all");
-    assert.equal((await ask(plane.port, bytes)).status, 200, "there is room again");
-  });
+  test(
+    "E02: bodies in flight never take more than their budget; those above it are told, none is lost",
+    longForm,
+    async (t) => {
+      const count = isLong ? 200 : 60;
+      const budget = (isLong ? 100 : 30) * MIB;
+      const { plane, caller, nodes } = await startField(
+        t,
+        [
+          {
+            script: (call) => void setTimeout(() => call.write(plain(200, chatAnswer("a"))), 300),
+            maxConnections: 256,
+          },
+        ],
+        { file: { limits: { body_bytes_total: budget } } },
+      );
+      const bytes = post(chatBody({ x: "y".repeat(MIB - 200) }));
+      let mostKib = 0;
+      const watch = setInterval(() => {
+        mostKib = Math.max(mostKib, plane.table.cells[CELL.bodyKib] as number);
+      }, 1);
+      t.after(() => clearInterval(watch));
+      const answers = await Promise.all(
+        Array.from({ length: count }, async () => {
+          const client = await caller();
+          client.send(bytes);
+          return client.answer();
+        }),
+      );
+      const served = answers.filter(({ status }) => status === 200).length;
+      const told = answers.filter(
+        (answer) => answer.status === 503 && codeOf(answer) === "body_budget_exhausted",
+      ).length;
+      assert.equal(served + told, count);
+      assert.ok(served >= budget / MIB / 2, `${served} served`);
+      assert.equal(nodes[0]?.calls.length, served);
+      assert.ok(mostKib * 1024 <= budget, `${mostKib} KiB of ${budget / 1024}`);
+      await until(() => plane.table.cells[CELL.bodyKib] === 0, "the release of all");
+      assert.equal((await ask(plane.port, bytes)).status, 200, "there is room again");
+    },
+  );
 
-  test("E02: bodies of 50 MB do not hold the thread while they come and go", { timeout: LONG_MS }, async (t) => {
+  test("E02: bodies of 50 MB do not hold the thread while they come and go", longForm, async (t) => {
     const { plane } = await startField(t, [healthy("a")]);
     const bytes = post(chatBody({ messages: [{ role: "user", content: "word ".repeat(10_000_000) }] }));
     const delay = monitorEventLoopDelay({ resolution: 5 });

@@ -15,7 +15,7 @@ import {
   STREAM_HEAD,
   token,
 } from "../scripted-node.ts";
-import { isLong, LONG_MS, pause, routingOf, startField } from "./field-fixture.ts";
+import { isLong, longForm, pause, routingOf, startField } from "./field-fixture.ts";
 
 describe("callers who leave", () => {
   test("C01: of requests in a row on one connection, answers that wait for their turn end at the node too", async (t) => {
@@ -215,39 +215,41 @@ describe("limits in time", () => {
     assert.equal(plane.plane.upstreamOf(0)?.node.timeouts.firstByteMs, 600_000);
   });
 
-  test("B01: a node that is silent for 330 s before its head, and one that is within its answer", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const silentMs = isLong ? 330_000 : 1200;
-    const limitMs = isLong ? 900_000 : 4000;
-    const { caller } = await startField(
-      t,
-      [
-        async (call, index) => {
-          if (index === 0) {
+  test(
+    "B01: a node that is silent for 330 s before its head, and one that is within its answer",
+    longForm,
+    async (t) => {
+      const silentMs = isLong ? 330_000 : 1200;
+      const limitMs = isLong ? 900_000 : 4000;
+      const { caller } = await startField(
+        t,
+        [
+          async (call, index) => {
+            if (index === 0) {
+              await pause(silentMs);
+              call.write(plain(200, chatAnswer("a")));
+              return;
+            }
+            call.write(STREAM_HEAD);
             await pause(silentMs);
-            call.write(plain(200, chatAnswer("a")));
-            return;
-          }
-          call.write(STREAM_HEAD);
-          await pause(silentMs);
-          call.write(chunk(token("b")));
-          await pause(silentMs);
-          call.write(chunk(token("c", "stop") + DONE) + LAST_CHUNK);
-        },
-      ],
-      { file: { timeouts: { first_byte_ms: limitMs, first_token_ms: limitMs, idle_ms: limitMs } } },
-    );
-    for (const isStream of [false, true]) {
-      // the global fetch has limits of its own; a raw caller has none
-      const client = await caller();
-      client.send(post(chatBody({ stream: isStream })));
-      const deadline = performance.now() + 3 * silentMs + 5000;
-      while (client.answers().length === 0 && !client.isClosed && performance.now() < deadline) await pause(50);
-      assert.equal(client.answers()[0]?.status, 200, client.text);
-      client.socket.destroy();
-    }
-  });
+            call.write(chunk(token("b")));
+            await pause(silentMs);
+            call.write(chunk(token("c", "stop") + DONE) + LAST_CHUNK);
+          },
+        ],
+        { file: { timeouts: { first_byte_ms: limitMs, first_token_ms: limitMs, idle_ms: limitMs } } },
+      );
+      for (const isStream of [false, true]) {
+        // the global fetch has limits of its own; a raw caller has none
+        const client = await caller();
+        client.send(post(chatBody({ stream: isStream })));
+        const deadline = performance.now() + 3 * silentMs + 5000;
+        while (client.answers().length === 0 && !client.isClosed && performance.now() < deadline) await pause(50);
+        assert.equal(client.answers()[0]?.status, 200, client.text);
+        client.socket.destroy();
+      }
+    },
+  );
 
   test("B02: a stream of three times its idle limit ends whole", async (t) => {
     const { plane } = await startField(

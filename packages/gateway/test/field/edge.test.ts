@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { chat, errorOf, FIXTURE_MODEL, until } from "../plane-fixture.ts";
 import { ask, chatBody, post, RawClient } from "../raw-client.ts";
 import { answering, chatAnswer, chunk, head, healthy, type NodeScript, plain } from "../scripted-node.ts";
-import { isLong, LONG_MS, pause, routingOf, startField } from "./field-fixture.ts";
+import { isLong, longForm, pause, routingOf, startField } from "./field-fixture.ts";
 
 /** Closes its connection after so long without a request, as servers do; what comes after that is not run. */
 function closingIdle(executed: string[], idleMs: number): NodeScript {
@@ -21,25 +21,27 @@ function closingIdle(executed: string[], idleMs: number): NodeScript {
 }
 
 describe("connections to nodes", () => {
-  test("F01: requests around the moment at which the node closes idle connections: no error, nothing twice", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const idleMs = isLong ? 1000 : 100;
-    const endMs = performance.now() + (isLong ? 600_000 : 4000);
-    const executed: string[] = [];
-    const { plane, nodes } = await startField(t, [closingIdle(executed, idleMs), healthy("b")]);
-    let sent = 0;
-    while (performance.now() < endMs) {
-      const response = await chat(plane.url, { user: String(sent), stream: sent % 2 === 0 });
-      assert.equal(response.status, 200);
-      await response.text();
-      sent += 1;
-      await pause(idleMs * (0.95 + (sent % 11) / 100));
-    }
-    assert.equal(new Set(executed).size, sent, "each ran");
-    assert.equal(executed.length, sent, "none ran twice");
-    assert.equal(nodes[1]?.calls.length, 0, "none was a failure of the node");
-  });
+  test(
+    "F01: requests around the moment at which the node closes idle connections: no error, nothing twice",
+    longForm,
+    async (t) => {
+      const idleMs = isLong ? 1000 : 100;
+      const endMs = performance.now() + (isLong ? 600_000 : 4000);
+      const executed: string[] = [];
+      const { plane, nodes } = await startField(t, [closingIdle(executed, idleMs), healthy("b")]);
+      let sent = 0;
+      while (performance.now() < endMs) {
+        const response = await chat(plane.url, { user: String(sent), stream: sent % 2 === 0 });
+        assert.equal(response.status, 200);
+        await response.text();
+        sent += 1;
+        await pause(idleMs * (0.95 + (sent % 11) / 100));
+      }
+      assert.equal(new Set(executed).size, sent, "each ran");
+      assert.equal(executed.length, sent, "none ran twice");
+      assert.equal(nodes[1]?.calls.length, 0, "none was a failure of the node");
+    },
+  );
 
   test("F01: a node that says how long it keeps connections is asked on none that it has closed", async (t) => {
     const { plane, nodes } = await startField(t, [
@@ -125,7 +127,7 @@ async function startAnyAddress() {
 }
 
 describe("connections of callers", () => {
-  test("F03: idle ones outlive the head limit many times, and 60 s by default", { timeout: LONG_MS }, async (t) => {
+  test("F03: idle ones outlive the head limit many times, and 60 s by default", longForm, async (t) => {
     const { plane, caller } = await startField(
       t,
       [healthy("a")],
@@ -281,23 +283,25 @@ describe("large heads", () => {
 });
 
 describe("answers before the end of the upload", () => {
-  test("G09: our own limit at a large upload, from a caller who writes all before it reads, is read every time", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const { plane } = await startField(t, [healthy("a")], { file: { limits: { body_bytes: 1_000_000 } } });
-    const body = Buffer.alloc(isLong ? 50_000_000 : 5_000_000, 0x20);
-    const runs = isLong ? 100 : 20;
-    for (let run = 0; run < runs; run++) {
-      const client = await RawClient.open(plane.port);
-      client.send(post(body));
-      const answer = await client.answer();
-      assert.equal(answer.status, 413);
-      assert.equal(JSON.parse(answer.body.toString()).error.code, "body_too_large");
-      client.socket.destroy();
-    }
-  });
+  test(
+    "G09: our own limit at a large upload, from a caller who writes all before it reads, is read every time",
+    longForm,
+    async (t) => {
+      const { plane } = await startField(t, [healthy("a")], { file: { limits: { body_bytes: 1_000_000 } } });
+      const body = Buffer.alloc(isLong ? 50_000_000 : 5_000_000, 0x20);
+      const runs = isLong ? 100 : 20;
+      for (let run = 0; run < runs; run++) {
+        const client = await RawClient.open(plane.port);
+        client.send(post(body));
+        const answer = await client.answer();
+        assert.equal(answer.status, 413);
+        assert.equal(JSON.parse(answer.body.toString()).error.code, "body_too_large");
+        client.socket.destroy();
+      }
+    },
+  );
 
-  test("G09: a node's 413 to a large upload is read every time", { timeout: LONG_MS }, async (t) => {
+  test("G09: a node's 413 to a large upload is read every time", longForm, async (t) => {
     const body = '{"error":{"message":"too large","code":413}}';
     const { plane } = await startField(t, [
       {

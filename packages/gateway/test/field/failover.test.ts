@@ -16,7 +16,7 @@ import {
   streaming,
   token,
 } from "../scripted-node.ts";
-import { isLong, LONG_MS, pause, routingOf, startField } from "./field-fixture.ts";
+import { isLong, longForm, pause, routingOf, startField } from "./field-fixture.ts";
 
 const OVERLOAD = '{"error":{"message":"server overloaded: queue is full","code":503}}';
 const MANY = 100;
@@ -131,40 +131,42 @@ describe("a node that is down is left alone", () => {
     for (const response of responses) assert.equal(routingOf(response.headers)?.node, "n1");
   });
 
-  test("J06: a failing node of 200 times the weight is asked once in each cooldown, and once again after it", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const cooldownMs = isLong ? 15_000 : 600;
-    const asked: number[] = [];
-    const { plane } = await startField(
-      t,
-      [
-        {
-          script: (call, index) => {
-            asked.push(performance.now());
-            answering(500, "{}")(call, index);
+  test(
+    "J06: a failing node of 200 times the weight is asked once in each cooldown, and once again after it",
+    longForm,
+    async (t) => {
+      const cooldownMs = isLong ? 15_000 : 600;
+      const asked: number[] = [];
+      const { plane } = await startField(
+        t,
+        [
+          {
+            script: (call, index) => {
+              asked.push(performance.now());
+              answering(500, "{}")(call, index);
+            },
+            family: "F",
+            tokensPerSecond: 20_000,
           },
-          family: "F",
-          tokensPerSecond: 20_000,
-        },
-        { script: healthy("b"), family: "F", tokensPerSecond: 100 },
-      ],
-      { file: { failover: { cooldown_ms: cooldownMs, cooldown_max_ms: cooldownMs } } },
-    );
-    const endMs = performance.now() + cooldownMs * 3.5;
-    while (performance.now() < endMs) {
-      const response = await chat(plane.url);
-      assert.equal(response.status, 200);
-      await response.text();
-      await pause(cooldownMs / 60);
-    }
-    assert.ok(asked.length >= 2, "it was tried again");
-    for (let each = 1; each < asked.length; each++) {
-      const gapMs = (asked[each] as number) - (asked[each - 1] as number);
-      // ticks of the table are some ms long
-      assert.ok(gapMs > cooldownMs - 50, `asked again after ${gapMs} ms of ${cooldownMs}`);
-    }
-  });
+          { script: healthy("b"), family: "F", tokensPerSecond: 100 },
+        ],
+        { file: { failover: { cooldown_ms: cooldownMs, cooldown_max_ms: cooldownMs } } },
+      );
+      const endMs = performance.now() + cooldownMs * 3.5;
+      while (performance.now() < endMs) {
+        const response = await chat(plane.url);
+        assert.equal(response.status, 200);
+        await response.text();
+        await pause(cooldownMs / 60);
+      }
+      assert.ok(asked.length >= 2, "it was tried again");
+      for (let each = 1; each < asked.length; each++) {
+        const gapMs = (asked[each] as number) - (asked[each - 1] as number);
+        // ticks of the table are some ms long
+        assert.ok(gapMs > cooldownMs - 50, `asked again after ${gapMs} ms of ${cooldownMs}`);
+      }
+    },
+  );
 });
 
 describe("a trial gives its lease back", () => {
@@ -303,9 +305,7 @@ describe("an outage", () => {
     ["callers who try again", {}],
     ["callers who wait in the queue", { queueOnSaturation: true, maxQueueMs: 10_000 }],
   ] as const) {
-    test(`J12: nodes that come up under the load of ${CLIENTS} ${name} serve all of them`, {
-      timeout: LONG_MS,
-    }, async (t) => {
+    test(`J12: nodes that come up under the load of ${CLIENTS} ${name} serve all of them`, longForm, async (t) => {
       const downMs = isLong ? 5000 : 700;
       const patienceMs = isLong ? 30_000 : 8000;
       const startedAtMs = performance.now();

@@ -13,8 +13,8 @@ import { type NodeScript, type ScriptedNode, startScriptedNode } from "../script
 /** True in `npm run test:field -- --long`: forms that take minutes run too. */
 export const isLong = process.env["ZML_FIELD_LONG"] === "1";
 
-/** Time-outs of a test that has a long form, ms. */
-export const LONG_MS = 20 * 60_000;
+/** Options of a test that has a long form. */
+export const longForm = isLong ? { timeout: 20 * 60_000 } : {};
 
 /** A node of a field: its script, and what is configured for it. */
 export type FieldNode = NodeScript | (Partial<FixtureNode> & { script: NodeScript; atHead?: boolean });

@@ -11,7 +11,7 @@ import { describe, type TestContext, test } from "node:test";
 import type { Gateway } from "../../src/control/gateway.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "../control-fixture.ts";
 import { ask, chatBody, post, RawClient } from "../raw-client.ts";
-import { isLong, LONG_MS, pause } from "./field-fixture.ts";
+import { isLong, longForm, pause } from "./field-fixture.ts";
 
 const stateOf = (gateway: Gateway, id: string): string =>
   gateway.stats().fleet.nodes.find((node) => node.id === id)?.state ?? "gone";
@@ -74,42 +74,45 @@ models: [{ name: m, policy: p }]
     assert.equal(stateOf(gateway, "a"), "cooling_down", "good polls alone do not bring it back");
   });
 
-  test("K03: with 200 nodes of which 50 hang the others stay fresh, and the gateway's own health answers at once", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const [good, hole] = [await fakeNode(t), await blackHole(t)];
-    const intervalMs = 1000;
-    const nodes = Array.from({ length: 200 }, (_, index) => {
-      const url = index % 4 === 0 ? hole : good.url;
-      return `  - { id: n${index}, url: "${url}/", family: F, engine: vllm, models: [m] }`;
-    });
-    const { gateway } = await startOn(
-      t,
-      `${PORTS}health: { poll_interval_ms: ${intervalMs}, timeout_ms: 900 }\nnodes:\n${nodes.join("\n")}\n`,
-    );
-    const isGood = (id: string): boolean => Number(id.slice(1)) % 4 !== 0;
-    await until(
-      "the good ones are in",
-      () => gateway.stats().fleet.nodes.filter(({ state }) => state === "healthy").length >= 150,
-    );
-    const endMs = performance.now() + (isLong ? 60_000 : 3000);
-    let slowestMs = 0;
-    let oldestMs = 0;
-    while (performance.now() < endMs) {
-      for (const base of [gateway.dataUrl, gateway.adminUrl]) {
-        const askedAtMs = performance.now();
-        assert.equal((await fetch(`${base}/healthz`)).status, 200);
-        slowestMs = Math.max(slowestMs, performance.now() - askedAtMs);
+  test(
+    "K03: with 200 nodes of which 50 hang the others stay fresh, and the gateway's own health answers at once",
+    longForm,
+    async (t) => {
+      const [good, hole] = [await fakeNode(t), await blackHole(t)];
+      const intervalMs = 3000;
+      const nodes = Array.from({ length: 200 }, (_, index) => {
+        const url = index % 4 === 0 ? hole : good.url;
+        return `  - { id: n${index}, url: "${url}/", family: F, engine: vllm, models: [m] }`;
+      });
+      const { gateway } = await startOn(
+        t,
+        `${PORTS}health: { poll_interval_ms: ${intervalMs}, timeout_ms: 2500 }\nnodes:\n${nodes.join("\n")}\n`,
+      );
+      const isGood = (id: string): boolean => Number(id.slice(1)) % 4 !== 0;
+      await until(
+        "the good ones are in",
+        () => gateway.stats().fleet.nodes.filter(({ state }) => state === "healthy").length >= 150,
+      );
+      const endMs = performance.now() + (isLong ? 60_000 : 7000);
+      const tookMs: number[] = [];
+      let oldestMs = 0;
+      while (performance.now() < endMs) {
+        for (const base of [gateway.dataUrl, gateway.adminUrl]) {
+          const askedAtMs = performance.now();
+          assert.equal((await fetch(`${base}/healthz`)).status, 200);
+          tookMs.push(performance.now() - askedAtMs);
+        }
+        for (const node of gateway.stats().fleet.nodes) {
+          if (isGood(node.id)) oldestMs = Math.max(oldestMs, node.sources.health_page ?? Number.POSITIVE_INFINITY);
+        }
+        await pause(50);
       }
-      for (const node of gateway.stats().fleet.nodes) {
-        if (isGood(node.id)) oldestMs = Math.max(oldestMs, node.sources.health_page ?? Number.POSITIVE_INFINITY);
-      }
-      await pause(50);
-    }
-    assert.ok(oldestMs < 2 * intervalMs, `a good node was not seen for ${oldestMs} ms`);
-    // this machine runs other tests too; a health route that waits for nodes takes 900 ms
-    assert.ok(slowestMs < 300, `${slowestMs} ms`);
-  });
+      assert.ok(oldestMs < 2 * intervalMs, `a good node was not seen for ${oldestMs} ms`);
+      // other tests share the cores, so that the median counts; a route that waits for nodes takes 2,500 ms each time
+      const medianMs = tookMs.sort((one, other) => one - other)[tookMs.length >> 1] ?? Number.POSITIVE_INFINITY;
+      assert.ok(medianMs < 200, `${medianMs} ms`);
+    },
+  );
 
   test("K05: a node that goes and comes back with other models and another engine fails nobody under load", async (t) => {
     const [a, b] = [await fakeNode(t, { aliases: ["n"] }), await fakeNode(t)];
@@ -155,24 +158,27 @@ models: [{ name: m, policy: p }]
 });
 
 describe("shutdown and reload", () => {
-  test("L01: 20 streams end whole within the grace of a signal, nobody new is let in, the exit is clean", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const node = await fakeNode(t, { speedUp: isLong ? 1 : 20, outputTokens: isLong ? 2000 : 1500 });
-    const { gateway, served } = await serve(
-      t,
-      `timeouts: { drain_ms: 60000 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
-    );
-    const answers = await Promise.all(Array.from({ length: 20 }, () => streamFrom(gateway)));
-    const idle = await RawClient.open(Number(gateway.split(":")[1]));
-    idle.send("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
-    await idle.answer();
-    served.kill("SIGTERM");
-    await idle.closed();
-    await until("nobody is let in", async () => !(await canConnect(gateway)));
-    for (const answer of answers) assert.match(await answer.text(), /\[DONE\]\n\n$/);
-    assert.deepEqual(await once(served, "exit"), [0, null]);
-  });
+  test(
+    "L01: 20 streams end whole within the grace of a signal, nobody new is let in, the exit is clean",
+    longForm,
+    async (t) => {
+      const node = await fakeNode(t, { speedUp: isLong ? 1 : 20, outputTokens: isLong ? 2000 : 1500 });
+      const { gateway, served } = await serve(
+        t,
+        `timeouts: { drain_ms: 60000 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
+      );
+      const answers = await Promise.all(Array.from({ length: 20 }, () => streamFrom(gateway)));
+      const idle = await RawClient.open(Number(gateway.split(":")[1]));
+      idle.send("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+      await idle.answer();
+      const exit = once(served, "exit");
+      served.kill("SIGTERM");
+      await idle.closed();
+      await until("nobody is let in", async () => !(await canConnect(gateway)));
+      for (const answer of answers) assert.match(await answer.text(), /\[DONE\]\n\n$/);
+      assert.deepEqual(await exit, [0, null]);
+    },
+  );
 
   test("L01: streams that outlast the grace end with an error that says why, and the process ends", async (t) => {
     const node = await fakeNode(t, { speedUp: 1, outputTokens: 4000 });
@@ -181,9 +187,10 @@ describe("shutdown and reload", () => {
       `timeouts: { drain_ms: 300 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
     );
     const answers = await Promise.all(Array.from({ length: 5 }, () => streamFrom(gateway)));
+    const exit = once(served, "exit");
     served.kill("SIGTERM");
     for (const answer of answers) assert.match(await answer.text(), /"code":"shutting_down"/);
-    assert.deepEqual(await once(served, "exit"), [0, null]);
+    assert.deepEqual(await exit, [0, null]);
     await until("the node saw the close", () => node.runningCount === 0);
   });
 
@@ -260,43 +267,45 @@ async function canConnect(gateway: string): Promise<boolean> {
 }
 
 describe("storage", () => {
-  test("L03: while another process locks the store, streams keep their pace and nothing is lost of them", {
-    timeout: LONG_MS,
-  }, async (t) => {
-    const storeFolder = folder(t);
-    const node = await fakeNode(t, { speedUp: 5, outputTokens: isLong ? 4000 : 1500 });
-    const { gateway } = await startOn(t, `${PORTS}nodes: [{ id: a, url: "${node.url}", family: F }]\n`, {
-      storeFolder,
-    });
-    const lock = spawn(process.execPath, [
-      "-e",
-      `const { DatabaseSync } = require("node:sqlite");
+  test(
+    "L03: while another process locks the store, streams keep their pace and nothing is lost of them",
+    longForm,
+    async (t) => {
+      const storeFolder = folder(t);
+      const node = await fakeNode(t, { speedUp: 5, outputTokens: isLong ? 4000 : 1500 });
+      const { gateway } = await startOn(t, `${PORTS}nodes: [{ id: a, url: "${node.url}", family: F }]\n`, {
+        storeFolder,
+      });
+      const lock = spawn(process.execPath, [
+        "-e",
+        `const { DatabaseSync } = require("node:sqlite");
        const database = new DatabaseSync(${JSON.stringify(join(storeFolder, "zml.sqlite"))});
        database.exec("BEGIN EXCLUSIVE");
        console.log("locked");
        process.stdin.on("end", () => process.exit()).resume();`,
-    ]);
-    t.after(() => lock.kill("SIGKILL"));
-    await once(lock.stdout, "data");
-    const endMs = performance.now() + (isLong ? 8000 : 2500);
-    let longestMs = 0;
-    let answers = 0;
-    while (performance.now() < endMs) {
-      const response = await chat(gateway, { stream: true, max_tokens: 400 });
-      let lastMs = performance.now();
-      for await (const _ of response.body ?? []) {
-        longestMs = Math.max(longestMs, performance.now() - lastMs);
-        lastMs = performance.now();
+      ]);
+      t.after(() => lock.kill("SIGKILL"));
+      await once(lock.stdout, "data");
+      const endMs = performance.now() + (isLong ? 8000 : 2500);
+      let longestMs = 0;
+      let answers = 0;
+      while (performance.now() < endMs) {
+        const response = await chat(gateway, { stream: true, max_tokens: 400 });
+        let lastMs = performance.now();
+        for await (const _ of response.body ?? []) {
+          longestMs = Math.max(longestMs, performance.now() - lastMs);
+          lastMs = performance.now();
+        }
+        answers += 1;
       }
-      answers += 1;
-    }
-    assert.ok(answers > 1);
-    // the store's own wait for a lock is two seconds
-    assert.ok(longestMs < 1000, `${longestMs} ms between two reads`);
-    lock.kill("SIGKILL");
-    const { isClean } = await gateway.stop();
-    assert.equal(isClean, true);
-  });
+      assert.ok(answers > 1);
+      // the store's own wait for a lock is two seconds
+      assert.ok(longestMs < 1000, `${longestMs} ms between two reads`);
+      lock.kill("SIGKILL");
+      const { isClean } = await gateway.stop();
+      assert.equal(isClean, true);
+    },
+  );
 });
 
 describe("secrets", () => {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Config } from "@zml/protocol";
 import type { LearnedNumber } from "../store/operations.ts";
-import { Store } from "../store/store.ts";
+import { Store, type StoreClient } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
@@ -33,4 +34,25 @@ test("what a fleet of pods that come and go learned in weeks is brought back up 
   assert.equal(numbers.length, 131_072);
   assert.equal(numbers[0]?.updatedAtMs, total - 1);
   assert.equal(new Set(numbers.map(({ node }) => node)).size, numbers.length);
+});
+
+test("a large fleet is saved in messages that stall nobody, and again as a whole when one fails", async () => {
+  const saved: (readonly LearnedNumber[])[] = [];
+  let failAt = 2;
+  const store = {
+    call: (_name: string, args: unknown) => {
+      if (saved.length === failAt) return Promise.reject(new Error("full"));
+      saved.push((args as { numbers: readonly LearnedNumber[] }).numbers);
+      return Promise.resolve(null);
+    },
+  } as unknown as StoreClient;
+  const numbers = Array.from({ length: 10_000 }, (_, index) => learned(index));
+  const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
+  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned: () => numbers });
+  await kept.save();
+  failAt = Number.POSITIVE_INFINITY;
+  saved.length = 0;
+  await kept.stop();
+  assert.deepEqual(saved.flat(), numbers);
+  assert.ok(Math.max(...saved.map(({ length }) => length)) <= 2_500);
 });

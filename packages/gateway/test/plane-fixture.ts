@@ -19,6 +19,7 @@ import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
 import type { ServerTls, WorkerNode } from "../src/thread-messages.ts";
+import { h2Fetch } from "./h2-fetch.ts";
 
 /** A node of the fixture. */
 export interface FixtureNode {
@@ -205,9 +206,13 @@ export async function until(claim: () => boolean, what = "the claim"): Promise<v
   }
 }
 
-/** Posts a chat request with the global fetch. */
+/** HTTP/1.1, or HTTP/2 where the same tests run again over it (`h2-parity.test.ts`). */
+const send: (url: string, init: RequestInit) => Promise<Response> =
+  process.env.ZML_TEST_HTTP_VERSION === "2" ? h2Fetch : fetch;
+
+/** Posts a chat request. */
 export function chat(url: string, body: Record<string, unknown> = {}, init: RequestInit = {}): Promise<Response> {
-  return fetch(`${url}/v1/chat/completions`, {
+  return send(`${url}/v1/chat/completions`, {
     method: "POST",
     ...init,
     headers: { "content-type": "application/json", ...init.headers },

@@ -35,6 +35,9 @@ const GOAWAY_ROUND_TRIP_MS = 1000;
 /** A connection that was told to end gets this long to take what is left, ms. */
 const CLOSE_MS = 1000;
 
+/** What a GOAWAY gets to leave the process, ms. */
+const FLUSH_MS = 100;
+
 /** Header fields of a head: bounded by its size, of which each takes 32 bytes at least. */
 const HEADER_FIELDS_MAX = 4096;
 
@@ -45,6 +48,8 @@ export class CallerSessions {
   readonly #sessions = new Set<CallerSession>();
   #server: Http2Server;
   #isDraining = false;
+  /** Of the session that is being made: a session gives its socket to nobody. */
+  #accepting: Socket | null = null;
 
   constructor(options: {
     settings: () => WorkerSettings;
@@ -69,7 +74,9 @@ export class CallerSessions {
 
   /** A connection that speaks HTTP/2 from here on; the preface is still to be read. */
   accept(socket: Socket): void {
+    this.#accepting = socket;
     this.#server.emit("connection", socket);
+    this.#accepting = null;
   }
 
   /** No new requests; those that run may end. */
@@ -105,7 +112,8 @@ export class CallerSessions {
   }
 
   #open(session: ServerHttp2Session): void {
-    const entry = new CallerSession(session, this.#settings().data, this.#deadlines, this.#onCall);
+    if (this.#accepting === null) throw new Error("sessions are made of accepted sockets only");
+    const entry = new CallerSession(session, this.#accepting, this.#settings().data, this.#deadlines, this.#onCall);
     this.#sessions.add(entry);
     session.once("close", () => {
       entry.end();
@@ -117,6 +125,7 @@ export class CallerSessions {
 
 class CallerSession {
   readonly #session: ServerHttp2Session;
+  readonly #socket: Socket;
   readonly #limits: WorkerSettings["data"];
   readonly #deadlines: Deadlines;
   readonly #onCall: (call: StreamCall) => void;
@@ -125,16 +134,19 @@ class CallerSession {
   #idle: Deadline | null = null;
   #closing: NodeJS.Timeout | null = null;
   #isClosing = false;
+  #isEnded = false;
   #controlFrames = 0;
   #controlFromMs = performance.now();
 
   constructor(
     session: ServerHttp2Session,
+    socket: Socket,
     limits: WorkerSettings["data"],
     deadlines: Deadlines,
     onCall: (call: StreamCall) => void,
   ) {
     this.#session = session;
+    this.#socket = socket;
     this.#limits = limits;
     this.#deadlines = deadlines;
     this.#onCall = onCall;
@@ -156,12 +168,17 @@ class CallerSession {
     session.ping(() => this.#close());
   }
 
+  /** Ends the connection now; what is written may leave. */
   destroy(): void {
     if (!this.#session.destroyed) this.#session.destroy();
+    // a session that was closed leaves its socket to the caller, who may not close it, or not even read
+    if (this.#closing !== null) clearTimeout(this.#closing);
+    this.#closing = setTimeout(() => this.#socket.destroy(), FLUSH_MS);
   }
 
   /** The connection is gone. */
   end(): void {
+    this.#isEnded = true;
     this.#isClosing = true;
     this.#stopIdle();
     if (this.#closing !== null) clearTimeout(this.#closing);
@@ -174,8 +191,8 @@ class CallerSession {
     stream.on("error", NOTHING);
     stream.once("close", () => {
       this.#streams -= 1;
-      if (this.#streams > 0 || this.#session.destroyed) return;
-      if (this.#isClosing) this.#endWithin(CLOSE_MS);
+      if (this.#streams > 0 || this.#isEnded) return;
+      if (this.#isClosing || this.#session.destroyed) this.#endWithin(CLOSE_MS);
       else this.#idle = this.#deadlines.start(this.#limits.keepAliveMs, () => this.#close());
     });
     const response = new StreamResponse(stream, headers[":method"] === "HEAD");
@@ -198,6 +215,7 @@ class CallerSession {
     this.#controlFromMs = nowMs;
     if (this.#controlFrames > perSecond * CONTROL_BURST_SECONDS) {
       this.#session.destroy(new Error("too many control frames"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      this.destroy();
     }
   }
 
@@ -216,7 +234,10 @@ class CallerSession {
   /** A caller who does not read keeps no connection open. */
   #endWithin(ms: number): void {
     if (this.#closing !== null) clearTimeout(this.#closing);
-    this.#closing = setTimeout(() => this.destroy(), ms);
+    this.#closing = setTimeout(() => {
+      this.#closing = null;
+      this.destroy();
+    }, ms);
   }
 
   #stopIdle(): void {

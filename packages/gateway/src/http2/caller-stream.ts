@@ -108,9 +108,9 @@ export class StreamResponse implements CallerResponse, CallerLink {
     }
   }
 
+  /** A reset, with INTERNAL_ERROR. `close` would end the answer first, as if it were whole. */
   destroy(): void {
-    if (this.#stream.closed) this.#stream.destroy();
-    else this.#stream.close(this.headersSent ? constants.NGHTTP2_INTERNAL_ERROR : constants.NGHTTP2_CANCEL);
+    this.#stream.destroy(new Error("the answer broke off"));
   }
 
   on(event: "close" | "error", listener: () => void): void {

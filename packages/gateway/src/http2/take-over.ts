@@ -47,6 +47,8 @@ export function takeOver(socket: Socket & { parser?: ServerParser | null }, erro
   }
   for (const name of OVERRIDES) delete (socket as Partial<Socket>)[name];
   socket.setTimeout(0);
+  // a caller who closes its side of an HTTP/2 connection is gone
+  socket.allowHalfOpen = false;
   socket.pause();
   // the preface may have come in pieces, and the parser keeps none
   socket.unshift(rest.length === 0 ? PREFACE : Buffer.concat([PREFACE, rest]));

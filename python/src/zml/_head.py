@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 from ._routing import ROUTING_HEADER, Routing, parse_routing
+
+
+_REQUEST_ID_HEADER = "x-request-id"
+_CONTENT_TYPE_HEADER = "content-type"
+_KEPT = (ROUTING_HEADER, _REQUEST_ID_HEADER, _CONTENT_TYPE_HEADER)
 
 
 class Credential(NamedTuple):
@@ -34,6 +39,11 @@ class Head:
         self._routing: Optional[Routing] = None
         self._is_parsed = False
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # answers are pickled into caches and other processes: without the key, and without cookies
+        kept = {name: self.headers[name] for name in _KEPT if name in self.headers}
+        return Head, (self.status, kept, self.credential._replace(key=None))
+
     @property
     def routing(self) -> Optional[Routing]:
         if not self._is_parsed:
@@ -43,8 +53,8 @@ class Head:
 
     @property
     def request_id(self) -> Optional[str]:
-        return self.headers.get("x-request-id")
+        return self.headers.get(_REQUEST_ID_HEADER)
 
     @property
     def content_type(self) -> Optional[str]:
-        return self.headers.get("content-type")
+        return self.headers.get(_CONTENT_TYPE_HEADER)

@@ -49,6 +49,9 @@ class WireObject:
         return f"{type(self).__name__}({self._data!r})"
 
     if not TYPE_CHECKING:
+        # By __getitem__ alone Python takes it for a sequence: `for x in answer` would be a KeyError of 0.
+        __iter__ = None
+
         # Members that this version has no attribute for; type checkers see those it has.
         def __getattr__(self, name: str) -> Any:
             if not name.startswith("_") and name in self._data:
@@ -246,7 +249,7 @@ class ChatCompletion(Answer):
     @property
     def text(self) -> str:
         """The text of the first choice; ``""`` when there is none, as with a tool call."""
-        return _chat_text(self._data, "message")
+        return _content(_first_choice(self._data), "message")
 
 
 class Completion(Answer):
@@ -264,7 +267,7 @@ class Completion(Answer):
     @property
     def text(self) -> str:
         """The text of the first choice; ``""`` when there is none."""
-        return prompt_text(self._data)
+        return _text_member(_first_choice(self._data))
 
 
 class ChatCompletionChunk(WireObject):
@@ -395,21 +398,32 @@ class Decision(Answer):
 
 def delta_text(data: Dict[str, Any]) -> str:
     """Text that an event of a chat adds to the first choice."""
-    return _chat_text(data, "delta")
+    return _content(_piece_of_first_choice(data), "delta")
 
 
-def _chat_text(data: Dict[str, Any], member: str) -> str:
-    choice = _first_choice(data)
+def prompt_text(data: Dict[str, Any]) -> str:
+    """Text that an event of a prompt adds to the first choice."""
+    return _text_member(_piece_of_first_choice(data))
+
+
+def _content(choice: Optional[Dict[str, Any]], member: str) -> str:
     message = None if choice is None else as_object(choice.get(member))
     return "" if message is None else as_text(message.get("content")) or ""
 
 
-def prompt_text(data: Dict[str, Any]) -> str:
-    """Text of the first choice of a prompt."""
-    choice = _first_choice(data)
+def _text_member(choice: Optional[Dict[str, Any]]) -> str:
     return "" if choice is None else as_text(choice.get("text")) or ""
 
 
 def _first_choice(data: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     choices = as_list(data.get("choices"))
     return as_object(choices[0]) if choices else None
+
+
+def _piece_of_first_choice(data: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """With ``n`` = 2 the choices' pieces come in events of their own; each tells whose it is."""
+    for item in as_list(data.get("choices")) or ():
+        choice = as_object(item)
+        if choice is not None and choice.get("index", 0) == 0:
+            return choice
+    return None

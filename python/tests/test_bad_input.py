@@ -149,6 +149,8 @@ def test_a_client_of_the_other_kind_is_refused() -> None:
         ({"policy": 7}, "policy"),
         ({"extra_headers": {"x y": "1"}}, "extra_headers"),
         ({"extra_headers": {"x": "a\nb"}}, "extra_headers"),
+        ({"extra_headers": {1: "a"}}, "extra_headers"),
+        ({"extra_headers": [("x", "a")]}, "extra_headers"),
         ({"timeout": 0}, "timeout"),
         ({"max_retries": -1}, "max_retries"),
         ({"prompt": "and"}, "prompt"),
@@ -498,13 +500,27 @@ def test_the_deadline_is_that_of_all_tries_together(infer: Callable[..., Any]) -
         assert len(server.exchanges) == 3
 
 
-@pytest.mark.parametrize("framing", ["content-length: 1000000", "transfer-encoding: chunked"])
-def test_a_body_that_comes_byte_by_byte_reaches_the_deadline(infer: Callable[..., Any], framing: str) -> None:
+@pytest.mark.parametrize(
+    "framing, start",
+    [
+        ("content-length: 1000000", b""),
+        ("transfer-encoding: chunked", b""),
+        ("connection: close", b""),
+        # the head of a file whose name never ends
+        ("transfer-encoding: chunked\r\ncontent-encoding: gzip", b"a\r\n\x1f\x8b\x08\x08\0\0\0\0\0\0\r\n"),
+    ],
+)
+def test_a_body_that_comes_byte_by_byte_reaches_the_deadline(
+    infer: Callable[..., Any], framing: str, start: bytes
+) -> None:
     is_over = threading.Event()
 
     def drip(exchange: Exchange) -> None:
         exchange.send(f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{framing}\r\n\r\n")
-        while not is_over.wait(0.05) and not exchange.closed.is_set():
+        exchange.send(start)
+        for _ in range(200):
+            if is_over.wait(0.05) or exchange.closed.is_set():
+                break
             exchange.send(b"1\r\n \r\n")
         exchange.cut()
 

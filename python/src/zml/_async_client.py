@@ -9,7 +9,7 @@ import httpx
 
 from ._async_io import AsyncIO
 from ._client import Messages, Prompt
-from ._connections import LIMITS
+from ._connections import AsyncConnections
 from ._endpoints import (
     Endpoints,
     read_chat,
@@ -37,7 +37,10 @@ from ._stream import AsyncStream
 
 
 class AsyncZML:
-    """`ZML` for asyncio and trio: the same arguments, methods and errors, to be awaited. One for each event loop."""
+    """`ZML` for asyncio and trio: the same arguments, methods and errors, to be awaited.
+
+    It follows its caller into another event loop, but should have one at a time. A given ``http_client`` stays in its own.
+    """
 
     def __init__(
         self,
@@ -61,11 +64,10 @@ class AsyncZML:
             default_headers=default_headers,
         )
         checked_http_client(http_client, httpx.AsyncClient)
-        self._owns_http = http_client is None
-        http = httpx.AsyncClient(http2=True, limits=LIMITS) if http_client is None else http_client
         runtime = Runtime()
         self._endpoints = Endpoints(settings, runtime)
-        self._io = AsyncIO(http, runtime)
+        self._connections = AsyncConnections(http_client)
+        self._io = AsyncIO(self._connections, runtime)
         self.models = AsyncModels(self._endpoints, self._io)
         """The models that the gateway serves."""
         self.decisions = AsyncDecisions(self._endpoints, self._io)
@@ -205,8 +207,7 @@ class AsyncZML:
 
     async def close(self) -> None:
         """Closes the idle connections, unless the ``http_client`` was given. May be called again."""
-        if self._owns_http:
-            await self._io.http.aclose()
+        await self._connections.close()
 
     async def __aenter__(self) -> AsyncZML:
         return self

@@ -67,10 +67,12 @@ class Call:
         return self._deadline_s - self._runtime.monotonic()
 
     def request(self, http: Union[httpx.Client, httpx.AsyncClient]) -> httpx.Request:
-        """The next request. Raises `APITimeoutError` after the deadline."""
+        """The next request. Raises `APITimeoutError` after the deadline, `ConfigurationError` for a closed client."""
         remaining_s = self.remaining_s()
         if remaining_s <= 0:
             raise self.timeout_error()
+        if http.is_closed:
+            raise ConfigurationError("the client is closed: make another one, or close it after its last call")
         self.timeouts = {
             "connect": min(remaining_s, CONNECT_TIMEOUT_S),
             "read": remaining_s,

@@ -7,7 +7,7 @@ from typing import Any, Iterable, Literal, Mapping, Optional, Type, Union, overl
 
 import httpx
 
-from ._connections import LIMITS
+from ._connections import Connections
 from ._endpoints import (
     Endpoints,
     read_chat,
@@ -85,11 +85,10 @@ class ZML:
             default_headers=default_headers,
         )
         checked_http_client(http_client, httpx.Client)
-        self._owns_http = http_client is None
-        http = httpx.Client(http2=True, limits=LIMITS) if http_client is None else http_client
         runtime = Runtime()
         self._endpoints = Endpoints(settings, runtime)
-        self._io = BlockingIO(http, runtime)
+        self._connections = Connections(http_client)
+        self._io = BlockingIO(self._connections, runtime)
         self.models = Models(self._endpoints, self._io)
         """The models that the gateway serves."""
         self.decisions = Decisions(self._endpoints, self._io)
@@ -257,8 +256,7 @@ class ZML:
 
     def close(self) -> None:
         """Closes the idle connections, unless the ``http_client`` was given. May be called again."""
-        if self._owns_http:
-            self._io.http.close()
+        self._connections.close()
 
     def __enter__(self) -> ZML:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, cast
 from urllib.parse import SplitResult, urlsplit
 
 from ._errors import ConfigurationError
@@ -89,8 +89,11 @@ def checked_retries(value: object) -> int:
 def checked_headers(argument: str, headers: Optional[Mapping[str, str]]) -> Dict[str, str]:
     """Headers by lower-case name. Raises `ConfigurationError`, which names the header and never its value."""
     checked: Dict[str, str] = {}
-    for name, value in (headers or {}).items():
-        if _HEADER_NAME.fullmatch(name) is None:
+    given = cast("object", headers)
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigurationError(f"{argument} is a {type(given).__name__}: give a mapping of names to values")
+    for name, value in cast("Mapping[object, object]", headers or {}).items():
+        if not isinstance(name, str) or _HEADER_NAME.fullmatch(name) is None:
             raise ConfigurationError(f"{argument} has {name!r}, which is no name of a header")
         checked[name.lower()] = checked_header_value(f"{argument}[{name!r}]", value)
     return checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import warnings
 from types import TracebackType
 from typing import Any, AsyncIterator, Generic, Iterator, Optional, Set, Type
@@ -58,6 +59,8 @@ class Stream(_Common[T]):
         self._source = _Source(http, response)
         # It must not refer to this object: so a stream that is dropped is closed at once, without a garbage collection.
         self._events = _events(self._source, response, reader, call)
+        self._source.events = self._events
+        _open_sources.add(self._source)
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -80,7 +83,14 @@ class Stream(_Common[T]):
         self.close()
 
     def __del__(self) -> None:
-        self._source.close()
+        if self._source.is_closed:
+            return
+        # Not here: a collection of garbage comes at any moment, also while this very thread holds a lock of httpcore
+        # that closing waits for. A plain thread, since threading has locks of its own.
+        try:
+            _thread.start_new_thread(self._source.close, ())
+        except RuntimeError:  # the interpreter is at its end, and its connections with it
+            pass
 
 
 class AsyncStream(_Common[T]):
@@ -129,17 +139,25 @@ class AsyncStream(_Common[T]):
 class _Source:
     """Where events come from."""
 
-    __slots__ = ("http", "is_closed", "response")
+    __slots__ = ("events", "http", "is_closed", "response")
 
     def __init__(self, http: httpx.Client, response: httpx.Response) -> None:
         self.http = http
         self.response = response
         self.is_closed = False
+        self.events: Optional[Iterator[Any]] = None
 
     def close(self) -> None:
         if self.is_closed:
             return
         self.is_closed = True
+        try:
+            self._let_go()
+        finally:
+            _open_sources.discard(self)
+            self.events = None
+
+    def _let_go(self) -> None:
         if not self.response.is_closed:
             connection = socket_of(self.response)
             if connection is not None:
@@ -147,6 +165,11 @@ class _Source:
             self.response.close()
         if self.response.http_version == "HTTP/2":
             reset_abandoned(self.http)
+
+
+# Keeps the generators of a stream, httpx's among them, out of the hands of the garbage collector until it is closed: at
+# their end they take the same locks.
+_open_sources: Set[_Source] = set()
 
 
 class _AsyncSource:

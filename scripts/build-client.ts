@@ -50,11 +50,12 @@ function writeDeclarations(): void {
   const scratch = mkdtempSync(join(outDir, ".types-"));
   try {
     const compilerOptions = { noEmit: false, declaration: true, emitDeclarationOnly: true, stripInternal: true };
+    // Nothing is emitted for what tsc comes to by way of node_modules, and which of two ways it takes first is chance.
+    const paths = Object.fromEntries(borrowed.map(({ specifier, source }) => [specifier, [join(root, source)]]));
     const config = {
       extends: join(client, "tsconfig.json"),
-      compilerOptions: { ...compilerOptions, rootDir: root, outDir: scratch },
-      // named, since nothing is emitted for what is found by way of node_modules
-      files: ["packages/client/src/index.ts", ...borrowed.map(({ source }) => source)].map((file) => join(root, file)),
+      compilerOptions: { ...compilerOptions, paths, rootDir: root, outDir: scratch },
+      files: [join(client, "src", "index.ts")],
       include: [],
     };
     writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(config));

@@ -1,6 +1,6 @@
 /** The life of one call: its deadline, the caller's signal, and the one abort that ends its fetch and its reads. */
 import { onAbort } from "./abort-listeners.ts";
-import { APITimeoutError } from "./errors.ts";
+import { APITimeoutError, ConfigurationError } from "./errors.ts";
 import type { Timing } from "./timing.ts";
 
 export class CallScope {
@@ -14,8 +14,12 @@ export class CallScope {
   #stopTimer: (() => void) | undefined;
   #over: Promise<never> | undefined;
 
-  /** @throws the signal's reason when it is aborted already */
+  /** @throws the signal's reason when it is aborted already; ConfigurationError when it is none */
   constructor(timing: Timing, timeoutMs: number, callerSignal: AbortSignal | undefined, url: string) {
+    // the controller in place of its signal is easily given
+    if (typeof (callerSignal ?? this.#controller.signal).throwIfAborted !== "function") {
+      throw new ConfigurationError("signal is no AbortSignal: give the member signal of an AbortController");
+    }
     callerSignal?.throwIfAborted();
     this.#timing = timing;
     this.#url = url;

@@ -2,7 +2,7 @@
 
 import type { ReceivedRouting } from "@zml/protocol/wire";
 import { mediaTypeOf, requestIdOf, routingOf } from "./answer-head.ts";
-import type { SilenceWatch } from "./call-scope.ts";
+import type { CallScope, SilenceWatch } from "./call-scope.ts";
 import { StreamInterruptedError, ZMLError } from "./errors.ts";
 import { formatError, sizeOf } from "./format-error.ts";
 import type { Opened } from "./send.ts";
@@ -14,9 +14,12 @@ const DONE: IteratorReturnResult<undefined> = { done: true, value: undefined };
 /** How long the end of a body may take after `[DONE]`, so that its connection can be used again, ms. */
 const END_GRACE_MS = 1000;
 
+/** Ends the calls whose streams nobody holds any more, as the platform's fetch does with a body that was dropped. */
+const dropped = new FinalizationRegistry<CallScope>((scope) => scope.abort(new ZMLError("the stream was dropped")));
+
 /**
  * The events of a streamed answer, to be read once. Leaving the loop (`break`, `return`, an error) closes it, and so do
- * `close()` and the call's signal; the node then stops.
+ * `close()` and the call's signal; the node then stops. One that is dropped is closed when its memory is taken back.
  *
  * Reading it rejects with StreamInterruptedError when it ends before its end, with the APIStatusError of an error event,
  * with ResponseFormatError, with APITimeoutError after a silence of `timeoutMs`, or with the reason of the signal; after
@@ -49,11 +52,13 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
     this.routing = routingOf(opened.response.headers);
     this.requestId = requestIdOf(opened.response.headers);
     this.#opened = opened;
-    this.#reader = body.getReader();
+    const reader = body.getReader();
+    this.#reader = reader;
     this.#progress = new StreamProgress(choices);
     this.#watch = opened.scope.watchSilence();
-    // a body that knows no signal would leave a read hanging
-    opened.scope.signal.addEventListener("abort", () => this.#reader.cancel().catch(() => {}), { once: true });
+    // a body that knows no signal would leave a read hanging; not by `this`, as fetch holds the signal
+    opened.scope.signal.addEventListener("abort", () => reader.cancel().catch(() => {}), { once: true });
+    dropped.register(this, opened.scope, this);
   }
 
   [Symbol.asyncIterator](): this {
@@ -82,6 +87,7 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#events = [];
+    dropped.unregister(this);
     this.#opened.scope.abort(new ZMLError("the stream was closed"));
   }
 
@@ -212,6 +218,7 @@ export class InferStream<Chunk> implements AsyncIterableIterator<Chunk> {
   #complete(): void {
     this.#isOver = true;
     this.#events = [];
+    dropped.unregister(this);
     const { scope } = this.#opened;
     scope.end();
     if (this.#hasBodyEnded) return;

@@ -2,6 +2,7 @@
  * What callers hand in. Parameters of the OpenAI API keep the wire's snake_case and go into the body as they are, those
  * that no type names included; our own are camelCase and never reach the body.
  */
+import type { GivenHeaders } from "./settings.ts";
 
 /** A part of a message's content. */
 export type ContentPart =
@@ -52,7 +53,7 @@ export interface CallOptions {
   /** How often the call is sent again after a failure that may pass. */
   readonly maxRetries?: number | undefined;
   /** More headers; they win over those of the client. */
-  readonly extraHeaders?: Readonly<Record<string, string | undefined>> | undefined;
+  readonly extraHeaders?: GivenHeaders | undefined;
 }
 
 /** What `infer` takes with `messages` and with `prompt`. */

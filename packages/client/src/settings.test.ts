@@ -101,6 +101,16 @@ test("keys go to their own port only, and headers of the application to both", (
   assert.equal("authorization" in own.admin.headers, false);
 });
 
+test("headers may be a Headers, a Map or pairs, and nothing that would be left out in silence", () => {
+  const pairs: [string, string][] = [["X-Team", "t"]];
+  for (const headers of [new Headers(pairs), new Map(pairs), pairs, Object.fromEntries(pairs)]) {
+    assert.equal(readSettings({ headers }).data.headers["x-team"], "t");
+  }
+  for (const headers of ["x-team: t", ["x-team"], [["x-team", "t", "u"]], [[1, "t"]], 7]) {
+    assert.match(refused({ headers }), /^headers (is|has) /, JSON.stringify(headers));
+  }
+});
+
 test("the user agent names the client, but in a browser", (t) => {
   assert.equal(readSettings({}).data.headers["user-agent"], `zml-js/${VERSION}`);
   const navigator = Object.getOwnPropertyDescriptor(globalThis, "navigator");

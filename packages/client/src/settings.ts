@@ -7,6 +7,9 @@ import { VERSION } from "./version.ts";
 /** The platform's fetch, or one with its signature. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
+/** Headers by name, those that are `undefined` left out; or pairs, as a `Headers` and a `Map` give them. */
+export type GivenHeaders = Readonly<Record<string, string | undefined>> | Iterable<readonly [string, string]>;
+
 /** Arguments of the client; all have defaults. */
 export interface ClientOptions {
   /** The gateway's data port, with or without `/v1`. Default: `ZML_BASE_URL`, else `http://127.0.0.1:8080`. */
@@ -24,7 +27,7 @@ export interface ClientOptions {
   /** In place of the platform's. */
   readonly fetch?: Fetch | undefined;
   /** Sent with every call. */
-  readonly headers?: Readonly<Record<string, string | undefined>> | undefined;
+  readonly headers?: GivenHeaders | undefined;
   /** Clock, sleep and chance; for tests. */
   readonly timing?: Timing | undefined;
 }
@@ -147,14 +150,11 @@ function readKey(setting: Setting): string | undefined {
  * Headers with lower-case names; those that are `undefined` are left out.
  * @throws ConfigurationError that names the header and never its value
  */
-export function readHeaders(
-  option: string,
-  headers: Readonly<Record<string, string | undefined>> | undefined,
-): Record<string, string> {
+export function readHeaders(option: string, headers: GivenHeaders | undefined): Record<string, string> {
   const read: Record<string, string> = {};
-  for (const [name, value] of Object.entries(headers ?? {})) {
+  for (const [name, value] of pairsOf(option, headers ?? {})) {
     if (value === undefined) continue;
-    if (!/^[\w!#$%&'*+.^`|~-]+$/.test(name)) {
+    if (typeof name !== "string" || !/^[\w!#$%&'*+.^`|~-]+$/.test(name)) {
       throw new ConfigurationError(`${option} has ${JSON.stringify(name)}, which is no name of a header: use a token`);
     }
     if (typeof value !== "string" || !/^[\t -~\u0080-\u00ff]*$/.test(value)) {
@@ -165,6 +165,19 @@ export function readHeaders(
     read[name.toLowerCase()] = value;
   }
   return read;
+}
+
+function pairsOf(option: string, headers: GivenHeaders): readonly (readonly [unknown, unknown])[] {
+  if (typeof headers === "object") {
+    if (!(Symbol.iterator in headers)) return Object.entries(headers);
+    const pairs: readonly unknown[] = [...headers];
+    if (pairs.every(isPair)) return pairs;
+  }
+  throw new ConfigurationError(`${option} is ${describe(headers)}: give an object of names and values, or Headers`);
+}
+
+function isPair(value: unknown): value is readonly [unknown, unknown] {
+  return Array.isArray(value) && value.length === 2;
 }
 
 /** @throws ConfigurationError */

@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { until } from "../../gateway/test/plane-fixture.ts";
 import {
   chunk,
@@ -17,6 +19,7 @@ import {
 import {
   APITimeoutError,
   type ClientOptions,
+  ConfigurationError,
   type InferStream,
   ResponseFormatError,
   StreamInterruptedError,
@@ -106,6 +109,17 @@ test("an abort while a read waits ends the wait", async (t) => {
   await until(() => node.calls[0]?.isClosed === true);
 });
 
+test("a controller in place of its signal is told before anything is sent", async (t) => {
+  const node = await startScriptedNode(() => {});
+  t.after(() => node.stop());
+  const client = new ZML({ baseUrl: node.url });
+  // @ts-expect-error the wrong type
+  await assert.rejects(client.infer({ ...ask, signal: new AbortController() }), (error) => {
+    return error instanceof ConfigurationError && /member signal of an AbortController/.test(error.message);
+  });
+  assert.equal(node.calls.length, 0);
+});
+
 test("an abort before the head, and one before the call, reject with the reason; nothing more is sent", async (t) => {
   const node = await startScriptedNode(() => {});
   t.after(() => node.stop());
@@ -122,6 +136,26 @@ test("an abort before the head, and one before the call, reject with the reason;
     (reason) => reason === "no reason",
   );
   assert.equal(node.calls.length, 1);
+});
+
+test("a stream that is dropped, read or not, is closed when the garbage is collected, and the shared signal holds none", async (t) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const { signal } = new AbortController();
+  const node = await startScriptedNode(stalling(token("a"), token("b")));
+  t.after(() => node.stop());
+  const client = new ZML({ baseUrl: node.url });
+  // in functions of their own, so that no frame holds the streams
+  const drop = async (): Promise<void> => void (await client.infer({ ...ask, signal }));
+  const readAndDrop = async (): Promise<void> => {
+    const stream = await client.infer({ ...ask, signal });
+    await stream.next();
+  };
+  for (const leave of [drop, readAndDrop]) await leave();
+  await until(() => {
+    collect();
+    return node.calls.length === 2 && node.calls.every((call) => call.isClosed);
+  });
 });
 
 test("leaving the loop, close() and return() each close the connection; what waits ends without an error", async (t) => {

@@ -9,7 +9,7 @@ import type { Readable } from "node:stream";
 import { connect as connectTls } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { LoopWatch } from "./loop-watch.ts";
-import { LINK_LOCAL, lookupNode } from "./node-lookup.ts";
+import { LINK_LOCAL, lookupAnyNode, lookupNode } from "./node-lookup.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
 /** Where a connection goes, and how long it may take to get there. */
@@ -163,7 +163,7 @@ export class NodeConnection implements ResponseHandler {
       return;
     }
     const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
-    const checked = allowsLinkLocal ? {} : { lookup: lookupNode };
+    const checked = { lookup: allowsLinkLocal ? lookupAnyNode : lookupNode };
     // TLS knows names of servers only, no addresses
     const name = isIP(serverName) === 0 ? { servername: serverName } : {};
     const socket = isTls

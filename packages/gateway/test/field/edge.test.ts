@@ -82,7 +82,7 @@ describe("connections to nodes", () => {
     assert.equal(node.most(), 4);
     node.answer();
     for (const client of callers) assert.equal((await client.answer()).status, 200);
-    assert.ok(lookups >= 4);
+    assert.ok(lookups >= 1);
     assert.equal(node.most(), 4);
   });
 });

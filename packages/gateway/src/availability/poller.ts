@@ -19,6 +19,7 @@ import { pollRound } from "./poll-round.ts";
 import { createPolledNode, type DownCause, forgetEngine, gpuMemoryOf, type PolledNode } from "./polled-node.ts";
 import type { FleetHealthSettings, PollerOptions } from "./poller-options.ts";
 import { RoundTaker } from "./take-round.ts";
+import { TurnBudget } from "./turn-budget.ts";
 import { writePlacements } from "./write-capabilities.ts";
 import { writeFreeMemory, writeReading } from "./write-row.ts";
 
@@ -56,6 +57,7 @@ export class Poller {
   readonly #kept = new KeptConnections();
   readonly #living = new Lane(MAX_POLLS_AT_ONCE);
   readonly #silent = new Lane(MAX_POLLS_AT_ONCE);
+  readonly #reading = new TurnBudget();
   readonly #taker: RoundTaker;
   #cancelSpeeds: (() => void) | null = null;
   #isStopped = false;
@@ -245,10 +247,12 @@ export class Poller {
       this.#askGpuMemory(node);
       const result = await pollRound(sources, plan, abort.signal);
       node.muteRounds = node.gate.isOut && isMute(result) ? node.muteRounds + 1 : 0;
-      if (node.isRemoved || node.epoch !== epoch) return null;
-      const cause = this.#taker.take(node, result, { startMs, isFull: isFull || isSought });
-      isGood = cause === null;
-      return cause;
+      return await this.#reading.run(() => {
+        if (node.isRemoved || node.epoch !== epoch) return null;
+        const cause = this.#taker.take(node, result, { startMs, isFull: isFull || isSought });
+        isGood = cause === null;
+        return cause;
+      });
     } finally {
       cancelDeadline();
       const isKept =

@@ -130,7 +130,9 @@ export class DataServer {
     const [serveHttp1] = server.listeners("secureConnection");
     server.removeAllListeners("secureConnection");
     server.on("secureConnection", (socket) => {
-      if (socket.alpnProtocol === "h2") this.#sessions.accept(socket);
+      // a handshake that ends behind the last look at open connections would leave one for ever
+      if (this.#plane.isDraining) socket.destroy();
+      else if (socket.alpnProtocol === "h2") this.#sessions.accept(socket);
       else serveHttp1?.call(server, socket);
     });
     // a handshake that failed has nobody who would read an answer

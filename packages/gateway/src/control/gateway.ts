@@ -226,7 +226,7 @@ class RunningGateway implements Gateway {
   }
 
   get dataUrl() {
-    return `http://${formatListen(this.dataAddress)}`;
+    return `${this.#config.data.tls === null ? "http" : "https"}://${formatListen(this.dataAddress)}`;
   }
 
   get adminUrl() {

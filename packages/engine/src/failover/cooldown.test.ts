@@ -116,3 +116,25 @@ test("no good poll shortens the cooldown of a node whose own words say that it i
   table.goodPolls[0] = 1_000_000;
   assert.ok((table.failedAtPoll[0] as number) > (table.goodPolls[0] as number));
 });
+
+test("an early trial that fails waits for another good poll, also where it makes the cooldown no longer", () => {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  table.cooldownMs[0] = 30_000;
+  table.cooldownMaxMs[0] = 300_000;
+  const fail = (nowMs: number, isSuspect: boolean) =>
+    startCooldown(table, 0, {
+      nowMs,
+      nowTick: tickOf(nowMs),
+      sentAtTick: tickOf(nowMs - 1),
+      isSuspect,
+      isNodes: false,
+    });
+  fail(1_000, false);
+  fail(40_000, false);
+  fail(120_000, false);
+  const until = table.cooldownUntil[0];
+  table.goodPolls[0] = 50;
+  fail(130_000, true);
+  assert.equal(table.cooldownUntil[0], until, "it never ends earlier");
+  assert.equal(table.failedAtPoll[0], 51);
+});

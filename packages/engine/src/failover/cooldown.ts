@@ -34,11 +34,15 @@ export function startCooldown(
   const grownMs = (table.cooldownMs[row] as number) * 2 ** (failure.isSuspect ? 0 : before);
   const lengthMs = Math.max(table.cooldownMs[row] as number, Math.min(grownMs, table.cooldownMaxMs[row] as number));
   const untilTick = tickAfter(failure.nowMs + lengthMs);
-  if (untilTick <= Atomics.load(table.cooldownUntil, row)) return;
+  const failedAtPoll = failure.isNodes ? NO_POLL_HELPS : Atomics.load(table.goodPolls, row) + 1;
+  if (untilTick <= Atomics.load(table.cooldownUntil, row)) {
+    // an early trial failed: without this each further request would be the next one, good poll or not
+    extend(table.failedAtPoll, row, failedAtPoll);
+    return;
+  }
   // the end is what others act on, so it comes last: who sees it also sees since when and why, and a trial that passes
   // in between finds a start after its own sending, or an end that is no longer the one it read
   extend(table.cooldownFrom, row, failure.nowTick);
-  const failedAtPoll = failure.isNodes ? NO_POLL_HELPS : Atomics.load(table.goodPolls, row) + 1;
   Atomics.store(table.failedAtPoll, row, failedAtPoll);
   if (!failure.isSuspect) Atomics.store(table.failuresInRow, row, before + 1);
   Atomics.store(table.isSuspectFailure, row, failure.isSuspect ? 1 : 0);

@@ -345,7 +345,7 @@ test("idle connections: a node that closes sooner than keep_alive_ms is yellow w
   const point = pointOf("keep_alive");
   assert.equal(point?.level, "yellow");
   const [, ms = ""] = /set keep_alive_ms below (\d+)/.exec(point.advice ?? "") ?? [];
-  assert.ok(Number(ms) >= 90 && Number(ms) < 3000, point.advice ?? "");
+  assert.ok(Number(ms) > 0 && Number(ms) < 3000, point.advice ?? "");
 });
 
 test("a node that nobody's file states models for is asked for those that it lists, registered ones first", async (t) => {

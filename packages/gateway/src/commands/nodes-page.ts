@@ -96,7 +96,7 @@ function speed(node: NodeReportJson): Line[] {
       "reads prompts now",
       told(node, "prompt_tokens_per_second", `${numberText(node.prompt_tokens_per_second)} tokens/s`),
     ],
-    ["learned from", `${node.own_samples} attempts`],
+    ["attempts behind that", String(node.own_samples)],
   ];
 }
 

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { createFleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
 import { UNKNOWN_READING } from "../availability/adapters/adapter.ts";
 import type { NodeFacts } from "../availability/index.ts";
 import { HEARD_NOTHING } from "../availability/node-facts.ts";
 import type { FleetNode } from "./fleet.ts";
-import { nodeTruth, UNKNOWN_CELLS } from "./node-truth.ts";
+import { nodeTruth, UNKNOWN_CELLS, UNKNOWN_WHYS } from "./node-truth.ts";
 
 const FACTS: NodeFacts = {
   engine: "vllm",
@@ -123,5 +124,13 @@ describe("what the report says of a node", () => {
     assert.equal(truth.redetected_at, "1970-01-01T00:00:00.500Z");
     assert.deepEqual([truth.last_poll_error, truth.last_poll_error_age_ms], [lastError.words, 750]);
     assert.equal(truthOf({}).truth().redetected_at, null);
+  });
+});
+
+describe("the page about health", () => {
+  it("says of each reason of an unknown cell what it means", () => {
+    const page = readFileSync(new URL("../../../../docs/operations/health.md", import.meta.url), "utf8");
+    const missing = UNKNOWN_WHYS.filter((why) => !page.includes(`| \`${why}\` |`));
+    assert.deepEqual(missing, []);
   });
 });

@@ -13,6 +13,7 @@ const tasks = {
   demo: "packages/simulator/src/demo/main.ts",
   test: "scripts/test.ts",
   "test:field": "scripts/test-field.ts",
+  "test:clients": "packages/gateway/test/clients/main.ts",
   check: "scripts/check.ts",
   "bench:decide": "bench/decide.ts",
   "bench:overhead": "bench/overhead.ts",

@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { TestContext } from "node:test";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
 import { readConfigFile } from "../src/commands/config-file.ts";
 import { type Gateway, type GatewayOptions, startGateway } from "../src/control/gateway.ts";
@@ -15,15 +14,20 @@ const PATIENCE_MS = 20_000;
 
 export const PORTS = "data: { listen: 127.0.0.1:0 }\nadmin: { listen: 127.0.0.1:0 }\n";
 
+/** What everything that is started goes with: a test, or a program that ends it itself. */
+export interface Owner {
+  after(end: () => unknown): void;
+}
+
 /** A folder that goes with the test. */
-export function folder(t: TestContext): string {
+export function folder(t: Owner): string {
   const path = mkdtempSync(join(tmpdir(), "zml-control-"));
   t.after(() => rmSync(path, { recursive: true }));
   return path;
 }
 
 /** A fake node that goes with the test. */
-export async function fakeNode(t: TestContext, options: Partial<FakeNodeOptions> = {}): Promise<FakeNode> {
+export async function fakeNode(t: Owner, options: Partial<FakeNodeOptions> = {}): Promise<FakeNode> {
   const node = await startFakeNode({
     engine: "vllm",
     hardware: "H100-SXM-80GB/llama-3-8b/bf16/1",
@@ -73,7 +77,7 @@ export interface Started {
 
 /** Starts a gateway on a file with this text; it goes with the test. */
 export async function startOn(
-  t: TestContext,
+  t: Owner,
   text: string,
   options: Partial<GatewayOptions> & { env?: Record<string, string>; isWatched?: boolean } = {},
 ): Promise<Started> {

@@ -20,6 +20,8 @@ export type LlamaServerOptions = {
   threads?: number;
   /** Threads that answer HTTP; each open stream holds one. Default 64: with fewer a burst makes `/health` hang. */
   httpThreads?: number;
+  /** Path of a Jinja file instead of the model's own chat template. */
+  chatTemplate?: string;
   /** From start to a good `/health`. Default 20,000. */
   startDeadlineMs?: number;
   /** Default: what `ensureLlamaServer` installs. */
@@ -77,6 +79,7 @@ export async function startLlamaServer(options: LlamaServerOptions): Promise<Lla
     ...(alias === undefined ? {} : { "--alias": alias }),
   };
   const args = Object.entries(flags).flatMap(([flag, value]) => [flag, String(value)]);
+  if (options.chatTemplate !== undefined) args.push("--jinja", "--chat-template-file", options.chatTemplate);
   args.push("--metrics", "--slots", "--no-ui", "--offline");
 
   const [command = binary, ...rest] = [...(await diesWithParent()), binary, ...args];

@@ -284,6 +284,27 @@ test("a node that is of another family from now on starts without what the old h
   assert.equal(table.tokensPerSecond[placement], DEFAULT_TOKENS_PER_SECOND);
 });
 
+test("a node that lists other models each time takes no names and no room from others", () => {
+  const { table, fleet, directory, apply, commit } = setUp(2_048);
+  apply(nodes(node("liar", "family: H100"), node("a", "family: H100")));
+  const liar = rowOf(fleet, "liar");
+  // requests run on it all the time, so that no row of a model that left can be freed
+  Atomics.store(table.total.inFlight, liar, 1);
+  const warnings: string[] = [];
+  for (let round = 0; round < 20; round++) {
+    const models = Array.from({ length: 1_000 }, (_, index) => reportedModel(`m-${round}-${index}`));
+    fleet.noteModels(liar, models);
+    warnings.push(...commit().warnings);
+  }
+  fleet.noteModels(rowOf(fleet, "a"), [reportedModel("new")]);
+  commit();
+  assert.deepEqual(modelRows(directory, "new"), [rowOf(fleet, "a")]);
+  assert.deepEqual(modelRows(directory, "m-0-0"), [], "what it lists no more");
+  assert.deepEqual(modelRows(directory, "m-1-0").length, 0);
+  assert.equal(warnings.filter((warning) => /node liar has listed 2048 names/.test(warning)).length, 1);
+  Atomics.store(table.total.inFlight, liar, 0);
+});
+
 test("keys cross as hashes, node keys as they are", () => {
   const { apply } = setUp();
   const text = `keys: [{ name: app, value_env: APP }]\n${nodes(node("a", "family: H100, models: [m], api_key_env: A"))}`;

@@ -62,8 +62,18 @@ export interface FleetChange {
   readonly warnings: readonly string[];
 }
 
+/**
+ * Names of models that one node may list over its life: twice what one list may hold. A name is never forgotten (its index
+ * stands in records), so that a node that lists others each time would use up those of all nodes.
+ */
+const LISTED_NAMES_MAX = 2_048;
+
 interface Entry extends FleetNode {
   readonly rows: PlacementRows;
+  /** Names that it has listed. */
+  readonly listed: Set<string>;
+  /** It has listed more than that. */
+  isListFull: boolean;
   view: View | null;
 }
 
@@ -141,7 +151,11 @@ export class Fleet {
   noteModels(row: number, models: readonly ReportedModel[]): void {
     const entry = this.#byRow.get(row);
     if (entry === undefined) return;
-    entry.reported = models;
+    entry.reported = models.filter(({ id }) => {
+      if (entry.listed.size < LISTED_NAMES_MAX) entry.listed.add(id);
+      return entry.listed.has(id);
+    });
+    entry.isListFull ||= entry.reported.length < models.length;
     entry.hasAnswered = true;
   }
 
@@ -247,6 +261,12 @@ export class Fleet {
       const names = servedNames(entry);
       const { placements: before } = entry;
       entry.placements = entry.rows.assign(names, { table, pool: this.#placementRows, version, before });
+      if (entry.isListFull && node.models === null) {
+        warnings.push(
+          `node ${node.id} has listed ${LISTED_NAMES_MAX} names of models, and further ones are left out: list the ` +
+            "models to route under its models",
+        );
+      }
       if (entry.placements.size < names.length) {
         warnings.push(
           `node ${node.id} serves ${names.length} models and there is room for ${entry.placements.size}: ` +
@@ -287,6 +307,8 @@ export class Fleet {
       placements: new Map(),
       leftAtVersion: Number.POSITIVE_INFINITY,
       rows: new PlacementRows(),
+      listed: new Set(),
+      isListFull: false,
       view: null,
     };
     this.#entries.set(identityKey(node), entry);

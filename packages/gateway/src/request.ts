@@ -259,6 +259,7 @@ function dispatch(
       idleMs: timeouts.idleMs,
       holdMs: plane.settings.failover.holdMs,
     },
+    answers: request.answers,
     clock: plane.clock,
     deadlines: plane.deadlines,
     sink: {

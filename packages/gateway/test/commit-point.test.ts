@@ -340,6 +340,26 @@ describe("an answer passes byte for byte", () => {
     });
   }
 
+  test("a stream of several choices without its end mark is whole when each of them has its reason, else it broke", async () => {
+    const finished = (index: number) => token("x", "stop").replace('"index":0', `"index":${index}`);
+    const half = [token("x"), finished(1)];
+    const whole = [...half, finished(0)];
+    for (const [events, isWhole] of [
+      [whole, true],
+      [[...whole, finished(0)], true],
+      [half, false],
+      [[...half, finished(1)], false],
+      [[...half, DONE], true],
+    ] as const) {
+      const two = await pair(streaming(...events));
+      const { text } = await readAll(await chat(two.plane.url, { stream: true, n: 2 }));
+      assert.equal(text.includes("stream_interrupted"), !isWhole, events.join(""));
+      assert.equal(text.startsWith(events.join("")), true);
+      await two.plane.settled();
+      assert.equal(two.plane.table.cooldownUntil[0] === 0, isWhole);
+    }
+  });
+
   test("A07: an end mark on a socket that stays open frees the caller", async () => {
     const two = await pair((call) =>
       call.write(Buffer.concat([Buffer.from(STREAM_HEAD), chunk(token("a", "stop") + DONE)])),

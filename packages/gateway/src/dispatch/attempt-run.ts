@@ -16,7 +16,7 @@ import type { ResponseHeaders } from "../http1/response-parser.ts";
 import type { Connection } from "./connection-pool.ts";
 import { hideKey } from "./hide-key.ts";
 import { isErrorEvent } from "./sse-events.ts";
-import { StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
+import { FINISHED_MAX, StreamInspector, skimJsonAnswer } from "./stream-inspector.ts";
 import { type Fault, faultOf } from "./transport-fault.ts";
 import type { RunningAttempt, Upstream } from "./upstream.ts";
 
@@ -54,6 +54,7 @@ type Phase = "connecting" | "awaiting_head" | "holding" | "relaying" | "ended";
 export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   readonly #upstream: Upstream;
   readonly #limits: AttemptLimits;
+  readonly #answers: number;
   readonly #clock: Clock;
   readonly #deadlines: Deadlines;
   readonly #sink: AnswerSink;
@@ -83,6 +84,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   constructor(options: {
     upstream: Upstream;
     limits: AttemptLimits;
+    /** How many choices the caller wants. */
+    answers: number;
     clock: Clock;
     deadlines: Deadlines;
     sink: AnswerSink;
@@ -92,6 +95,7 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   }) {
     this.#upstream = options.upstream;
     this.#limits = options.limits;
+    this.#answers = options.answers;
     this.#clock = options.clock;
     this.#deadlines = options.deadlines;
     this.#sink = options.sink;
@@ -209,7 +213,9 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
       if (isError) return this.#upstream.habits.classify(answer) ?? "failure";
       // a stream that ends without one event, or with the end mark as its only one, said nothing at all
       if (firstEvent?.data === "[DONE]") return "failure";
-      return isComplete && (firstEvent === null || !isEndedWell(this.#inspector)) ? "failure" : "success";
+      return isComplete && (firstEvent === null || !isEndedWell(this.#inspector, this.#answers))
+        ? "failure"
+        : "success";
     }
     if (head.status >= 400) return this.#upstream.habits.classify(answer);
     // no engine answers with a page: a proxy or a sign-in in front of it did
@@ -274,7 +280,7 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   #endRelay(): void {
     const inspector = this.#inspector;
     const head = this.#head as AnswerHead;
-    if (inspector !== null && !isEncoded(head.headers) && !isEndedWell(inspector)) {
+    if (inspector !== null && !isEncoded(head.headers) && !isEndedWell(inspector, this.#answers)) {
       this.#finish({ kind: "interrupted", fault: null }, null);
       return;
     }
@@ -347,9 +353,13 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   }
 }
 
-function isEndedWell(inspector: StreamInspector): boolean {
+/** Without an end mark each of the choices must have its reason. */
+function isEndedWell(inspector: StreamInspector, answers: number): boolean {
   if (inspector.sawAbort || inspector.sawErrorEvent) return false;
-  return inspector.sawDone || inspector.finishReason !== null || inspector.gaveUp;
+  if (inspector.sawDone || inspector.gaveUp) return true;
+  return (
+    inspector.finishReason !== null && (answers <= 1 || inspector.finishedChoices >= Math.min(answers, FINISHED_MAX))
+  );
 }
 
 // names of media types have no case

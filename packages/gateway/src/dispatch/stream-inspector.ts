@@ -43,6 +43,8 @@ export class StreamInspector {
   /** An event was too large and was left out: what it said is not known here. */
   gaveUp = false;
 
+  /** Choices that have their reason. */
+  #finished: Set<number> | null = null;
   readonly #parser: SseParser;
   /** What stands before and behind the text of the last plain chunk. */
   #beforeText = "";
@@ -62,6 +64,11 @@ export class StreamInspector {
   /** What came so far ends between two events. */
   get isBetweenEvents(): boolean {
     return this.#parser.isBetweenEvents;
+  }
+
+  /** How many choices have their reason; of more than `FINISHED_MAX` so many. */
+  get finishedChoices(): number {
+    return this.#finished?.size ?? 0;
   }
 
   push(chunk: Buffer): void {
@@ -160,12 +167,27 @@ export class StreamInspector {
     const facts = factsOf(value);
     if (!Number.isNaN(facts.promptTokens)) this.usage.promptTokens = facts.promptTokens;
     if (!Number.isNaN(facts.completionTokens)) this.usage.completionTokens = facts.completionTokens;
+    if (Array.isArray(value["choices"])) this.#noteFinished(value["choices"]);
     for (const reason of facts.finishReasons) {
       this.finishReason = reason;
       if (reason === "abort") this.sawAbort = true;
     }
   }
+
+  #noteFinished(choices: readonly unknown[]): void {
+    for (let position = 0; position < choices.length; position++) {
+      const choice = asObject(choices[position]);
+      const reason = choice?.["finish_reason"];
+      if (typeof reason !== "string" || reason === "") continue;
+      this.#finished ??= new Set();
+      const index = choice?.["index"];
+      if (this.#finished.size < FINISHED_MAX) this.#finished.add(typeof index === "number" ? index : position);
+    }
+  }
 }
+
+/** Bounds what is remembered of a node that numbers its choices without end. */
+export const FINISHED_MAX = 1024;
 
 /** What a plain (not streamed) answer says of itself. */
 export interface JsonAnswer extends TokenUsage {

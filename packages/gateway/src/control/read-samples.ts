@@ -1,7 +1,7 @@
 /** The flat numbers in which a worker reports what ended, as objects. Pure. */
 
 import type { AttemptSample } from "@zml/engine";
-import { OUTCOMES } from "@zml/engine";
+import { BOOKING_TOKENS_MAX, OUTCOMES } from "@zml/engine";
 import { SAMPLE_FIELDS } from "../thread-messages.ts";
 
 /** A sample as it came: what it says about a row holds for the node that had the row then. */
@@ -28,12 +28,17 @@ export function readSamples(flat: Float64Array, atMs: number): ReportedSample[] 
       placement: at("placement"),
       model: at("model"),
       outcome,
-      promptTokens: at("promptTokens"),
-      outputTokens: at("outputTokens"),
+      promptTokens: tokensOf(at("promptTokens")),
+      outputTokens: tokensOf(at("outputTokens")),
       firstTokenMs: at("firstTokenMs"),
       durationMs: at("durationMs"),
       atMs,
     });
   }
   return samples;
+}
+
+/** The node tells it: what no request has is unknown, since the mean output of a model is that of all its nodes. */
+function tokensOf(count: number): number {
+  return count >= 0 && count <= BOOKING_TOKENS_MAX ? count : Number.NaN;
 }

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { writeCapabilities } from "@zml/engine";
 import { endAfterEach } from "./pair-fixture.ts";
 import { chat, errorOf, type FixtureNode, startPlane, until } from "./plane-fixture.ts";
 import { chatAnswer, type NodeCall, plain, startScriptedNode } from "./scripted-node.ts";
@@ -9,11 +10,11 @@ import { chatAnswer, type NodeCall, plain, startScriptedNode } from "./scripted-
 const started = endAfterEach();
 
 /** Two nodes with one place each, whose calls the test answers, and a policy that waits. */
-async function queueOf(a: Partial<FixtureNode>, b: Partial<FixtureNode>) {
+async function queueOf(a: Partial<FixtureNode>, b: Partial<FixtureNode>, maxQueueMs = 30_000) {
   const nodes = [await startScriptedNode(() => {}), await startScriptedNode(() => {})] as const;
   const plane = await startPlane(
     nodes.map(({ url }, row) => ({ id: "ab"[row] ?? "", url, maxInFlight: 1, ...(row === 0 ? a : b) })),
-    { policy: { queueOnSaturation: true } },
+    { policy: { queueOnSaturation: true, maxQueueMs } },
   );
   started.push(...nodes, plane);
   return { calls: nodes.map(({ calls }) => calls), plane };
@@ -52,6 +53,22 @@ test("a request with an image waits for the node that reads it, and holds no tex
   await until(() => ofImages.length === 2);
   answer(ofImages[1]);
   assert.equal((await second).status, 200);
+  await plane.settled();
+});
+
+test("a request whose last capable node leaves while it waits is told what no node can do, not that all are full", async () => {
+  const { calls, plane } = await queueOf({ readsImages: false }, {}, 200);
+  const [, ofImages = []] = calls;
+  const first = chat(plane.url, image);
+  await until(() => ofImages.length === 1);
+  const second = chat(plane.url, image);
+  await until(() => plane.plane.parked.count === 1);
+  const { table } = plane.plane;
+  writeCapabilities(table, 1, { contextTokens: Number.NaN, readsImages: false, endpoints: null });
+  const response = await second;
+  assert.deepEqual([response.status, (await errorOf(response)).code], [400, "images_unsupported"]);
+  answer(ofImages[0]);
+  assert.equal((await first).status, 200);
   await plane.settled();
 });
 

@@ -128,6 +128,8 @@ export function refuseWait(
   request: RouteRequest,
   wait: { refusal: WaitRefusal; waitedMs: number; decision: Decision },
 ): void {
+  // its last capable node left meanwhile
+  if (wait.decision.kind === "incapable") return refuseIncapable(plane, exchange, request, wait.decision);
   const extra = { families: familiesOf(plane, request, wait.decision) };
   const options = { retryAfterMs: wait.decision.retryAfterMs, extra };
   exchange.routing = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 import threading
 from typing import Any, List
@@ -12,6 +13,7 @@ import httpx
 import pytest
 import zml
 from h2_server import Http2Server
+from scripted_server import ScriptedServer
 from zml import _http2
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -91,23 +93,58 @@ def test_an_async_call_or_stream_that_is_left_is_reset_and_the_others_go_on(
         asyncio.run(run())
 
 
-def test_the_default_client_speaks_http2(
-    server_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+def test_the_default_clients_offer_http2_in_an_event_loop_and_not_between_threads(
+    server_tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     monkeypatch.setenv("SSL_CERT_FILE", os.path.join(os.environ["ZML_TEST_CERTIFICATES"], "authority.pem"))
-    texts: List[str] = []
-    with Http2Server(server_tls) as server, zml.ZML(server.url) as client:
-        calls = [threading.Thread(target=lambda: texts.append(client.infer("m", MESSAGES).text)) for _ in range(3)]
-        for call in calls:
-            call.start()
-            server.request(calls.index(call))
+
+    async def ask(url: str) -> List[str]:
+        async with zml.AsyncZML(url) as client:
+            answers = await asyncio.gather(*[client.infer("m", MESSAGES) for _ in range(3)])
+            return [answer.text for answer in answers]
+
+    def play(server: Http2Server) -> None:
+        server.request(2)
         for number in range(3):
             server.request(number).answer(CHAT)
-        for call in calls:
-            call.join(10)
-        assert texts == ["hi"] * 3 and server.connection_count == 1
+
+    with Http2Server(server_tls) as server:
+        answering = threading.Thread(target=play, args=(server,))
+        answering.start()
+        assert asyncio.run(ask(server.url)) == ["hi"] * 3 and server.connection_count == 1
+        answering.join()
+
+    server_tls.set_alpn_protocols(["h2", "http/1.1"])
+    with ScriptedServer(lambda exchange: exchange.answer(200, CHAT), tls=server_tls) as other:
+        with zml.ZML(other.url, max_retries=0) as client:
+            assert client.infer("m", MESSAGES).text == "hi"
+        assert other.exchanges[0].request_line.endswith("HTTP/1.1")
+
+
+def test_a_silent_stream_reaches_its_limit_while_others_read_from_the_same_connection(
+    server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    async def read(client: zml.AsyncZML, timeout: float) -> None:
+        async for _ in await client.infer("m", MESSAGES, stream=True, timeout=timeout):
+            pass
+
+    async def run(server: Http2Server) -> None:
+        async with httpx.AsyncClient(http2=True, verify=client_tls) as http:
+            client = zml.AsyncZML(server.url, http_client=http)
+            patient = asyncio.create_task(read(client, 60))
+            await asyncio.to_thread(server.request, 0)
+            server.request(0).answer(EVENT, "text/event-stream", is_whole=False)
+            hasty = asyncio.create_task(read(client, 0.3))
+            await asyncio.to_thread(server.request, 1)
+            server.request(1).answer(EVENT, "text/event-stream", is_whole=False)
+            with pytest.raises(zml.APITimeoutError, match="silent for 0.3 s"):
+                await asyncio.wait_for(hasty, 10)
+            assert not patient.done()
+            patient.cancel()
+            await asyncio.wait([patient])
+
+    with Http2Server(server_tls) as server:
+        asyncio.run(run(server))
 
 
 def test_a_transport_of_another_kind_is_left_alone() -> None:

@@ -39,7 +39,8 @@ from ._stream import AsyncStream
 class AsyncZML:
     """`ZML` for asyncio and trio: the same arguments, methods and errors, to be awaited.
 
-    It follows its caller into another event loop, but should have one at a time. A given ``http_client`` stays in its own.
+    The default ``http_client`` speaks HTTP/2 where TLS offers it, over which httpx has up to 100 calls at a time, and
+    HTTP/1.1 else. It follows its caller into another event loop, but should have one at a time. A given one stays in its own.
     """
 
     def __init__(

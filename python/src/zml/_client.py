@@ -55,8 +55,7 @@ class ZML:
             that the server asks for (``Retry-After``) is kept if it fits in ``timeout``. A stream that has begun is
             never tried again.
         http_client: an `httpx.Client` to send with, for proxies, certificates and transports of your own. It is not
-            closed with this client. Default: one that speaks HTTP/2 where TLS offers it, over which httpx has up to 100
-            calls at a time, and HTTP/1.1 else.
+            closed with this client. Default: one that speaks HTTP/1.1, with a connection for each call at a time.
         default_headers: sent with every call.
 
     Raises:

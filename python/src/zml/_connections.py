@@ -87,7 +87,8 @@ def _event_loop() -> object:
 
 
 def _blocking() -> httpx.Client:
-    return httpx.Client(http2=True, limits=LIMITS)
+    # HTTP/1.1: the threads that share a connection over HTTP/2 break it and add up their deadlines (decision 0014)
+    return httpx.Client(limits=LIMITS)
 
 
 def _asynchronous() -> httpx.AsyncClient:

@@ -235,6 +235,8 @@ async def _events_async(
         if source.is_closed:
             return
         pieces = response.aiter_bytes()
+        if response.http_version == "HTTP/2":
+            pieces = _limited(pieces, call.timeout_s)
         async for piece in pieces:
             for event in reader.feed(piece):
                 yield event
@@ -242,12 +244,29 @@ async def _events_async(
                 await _drain_async(pieces)
                 break
         reader.finish()
-    except (httpx.StreamError, *HTTPX_FAULTS) as fault:
+    except (TimeoutError, httpx.StreamError, *HTTPX_FAULTS) as fault:
         # after close() there is nothing to say
         if not source.is_closed:
             raise _stream_error(fault, reader, call) from fault
     finally:
         await source.close()
+
+
+async def _limited(pieces: AsyncIterator[bytes], limit_s: float) -> AsyncIterator[bytes]:
+    """Raises `TimeoutError` for a silence over HTTP/2.
+
+    There one call at a time reads from the connection for all: httpcore's own limit begins anew with whatever comes for
+    the others, and those who wait for the reader have none.
+    """
+    import anyio
+
+    while True:
+        try:
+            with anyio.fail_after(limit_s):
+                piece = await pieces.__anext__()
+        except StopAsyncIteration:
+            return
+        yield piece
 
 
 def _drain(response: httpx.Response, pieces: Iterator[bytes], call: Call) -> None:
@@ -286,6 +305,6 @@ async def close_early(http: httpx.AsyncClient, response: httpx.Response) -> None
 
 def _stream_error(fault: Exception, reader: EventReader[T], call: Call) -> ZMLError:
     """The error of a stream in which httpx failed."""
-    if isinstance(fault, httpx.TimeoutException):
+    if isinstance(fault, (TimeoutError, httpx.TimeoutException)):
         return call.silence_error(reader.head)
     return reader.interrupted(f"the connection failed ({type(fault).__name__})")

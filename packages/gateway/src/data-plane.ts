@@ -1,5 +1,6 @@
 /** What one worker works with: its view of the fleet, its pools, its settings. */
 
+import { isDeepStrictEqual } from "node:util";
 import {
   createDecision,
   createDirectory,
@@ -179,6 +180,9 @@ function isSameDestination(old: WorkerNode, next: WorkerNode): boolean {
     old.keepAliveMs === next.keepAliveMs &&
     old.maxConnectionAgeMs === next.maxConnectionAgeMs &&
     old.serverName === next.serverName &&
-    old.allowsLinkLocal === next.allowsLinkLocal
+    old.allowsLinkLocal === next.allowsLinkLocal &&
+    old.httpVersion === next.httpVersion &&
+    isDeepStrictEqual(old.http2, next.http2) &&
+    isDeepStrictEqual(old.tls, next.tls)
   );
 }

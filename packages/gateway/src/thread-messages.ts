@@ -1,7 +1,8 @@
 /** What the control thread and the data-plane workers say to each other. Everything here is structured-cloneable. */
 
 import type { DirectoryUpdate } from "@zml/engine";
-import type { Config, EngineName, FailoverConfig, LimitsConfig, Scope, TimeoutsConfig } from "@zml/protocol";
+import type { Config, EngineName, FailoverConfig, LimitsConfig, NodeConfig, Scope, TimeoutsConfig } from "@zml/protocol";
+import type { NodeTls } from "./http1/open-socket.ts";
 
 /** `workerData` of a worker. */
 export interface WorkerStart {
@@ -36,6 +37,11 @@ export interface WorkerNode {
   serverName: string | null;
   /** Its address may be link-local. */
   allowsLinkLocal: boolean;
+  /** Null: the system's authorities, the host's name. */
+  tls: NodeTls | null;
+  httpVersion: "1.1" | "2";
+  /** Limits of its connections, with HTTP/2. */
+  http2: NodeConfig["http2"];
   /** Names under which the node serves models, where they differ from ours: model index → upstream name. */
   upstreamModels: Record<number, string>;
 }

@@ -1,6 +1,6 @@
 /** A caller that writes HTTP/2 frame by frame, so that a test can send what no client would. */
 
-import { connect, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { until } from "./plane-fixture.ts";
 
 export const FRAME = {
@@ -186,4 +186,46 @@ export class FrameClient {
   close(): void {
     this.socket.destroy();
   }
+}
+
+/** A node that answers frame by frame. It says its settings, and nothing more by itself. */
+export async function startFrameNode(
+  onFrame: (frame: Frame, send: (...bytes: Buffer[]) => void, connection: number) => void,
+): Promise<{ url: string; connections(): number; stop(): void }> {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    const connection = sockets.push(socket) - 1;
+    socket.on("error", () => {});
+    const send = (...bytes: Buffer[]): void => void socket.write(Buffer.concat(bytes));
+    send(frame(FRAME.settings, 0, 0), frame(FRAME.settings, FLAG.ack, 0));
+    let pending: Buffer = Buffer.alloc(0);
+    let skip = PREFACE.length;
+    socket.on("data", (bytes) => {
+      pending = Buffer.concat([pending, bytes]);
+      if (pending.length < skip) return;
+      pending = pending.subarray(skip);
+      skip = 0;
+      while (pending.length >= 9) {
+        const length = pending.readUIntBE(0, 3);
+        if (pending.length < 9 + length) return;
+        const one = {
+          type: pending[3] as number,
+          flags: pending[4] as number,
+          stream: pending.readUInt32BE(5) & 0x7fffffff,
+          payload: Buffer.from(pending.subarray(9, 9 + length)),
+        };
+        pending = pending.subarray(9 + length);
+        onFrame(one, send, connection);
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    connections: () => sockets.length,
+    stop() {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
 }

@@ -5,15 +5,7 @@ import { spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-const FILES = [
-  "accounting",
-  "cancel",
-  "capabilities-queue",
-  "commit-point",
-  "queue",
-  "relay",
-  "robustness",
-];
+const FILES = ["accounting", "cancel", "capabilities-queue", "commit-point", "queue", "relay", "robustness"];
 
 /** All of it, at most, ms. */
 const DEADLINE_MS = 120_000;

@@ -37,6 +37,10 @@ export interface FixtureNode {
   upstreamModel?: string;
   keepAliveMs?: number;
   maxConnections?: number;
+  maxConnectionAgeMs?: number;
+  tls?: WorkerNode["tls"];
+  httpVersion?: WorkerNode["httpVersion"];
+  http2?: Partial<WorkerNode["http2"]>;
 }
 
 export interface PlaneFixture {
@@ -126,9 +130,12 @@ export async function startPlane(
       timeouts: config.timeouts,
       maxConnections: node.maxConnections ?? 64,
       keepAliveMs: node.keepAliveMs ?? 4000,
-      maxConnectionAgeMs: 300_000,
+      maxConnectionAgeMs: node.maxConnectionAgeMs ?? 300_000,
       serverName: null,
       allowsLinkLocal: false,
+      tls: node.tls ?? null,
+      httpVersion: node.httpVersion ?? "1.1",
+      http2: { maxStreams: 256, streamWindowBytes: 2 ** 18, pingMs: 15_000, ...node.http2 },
       upstreamModels: node.upstreamModel === undefined ? {} : { 0: node.upstreamModel },
     });
   });

@@ -10,7 +10,7 @@ import {
   type GpuExporterConfig,
 } from "./node-sources-config.ts";
 import { completeFeed, type FeedConfig } from "./price-config.ts";
-import { completeServerTls, type ServerTlsConfig } from "./transport-config.ts";
+import { completeNodeTls, completeServerTls, type NodeTlsConfig, type ServerTlsConfig } from "./transport-config.ts";
 
 /** `usd_per_gpu_hour` → `usdPerGpuHour`. */
 type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;
@@ -86,6 +86,9 @@ export interface NodeConfig {
   /** The name of the variable; the key itself is in the secrets that come with the configuration. */
   readonly apiKeyEnv: string | null;
   readonly httpVersion: "1.1" | "2";
+  readonly http2: Camelized<ConfigFile["nodes"][number]["http2"]>;
+  /** `null`: the system's authorities, the host's name. */
+  readonly tls: NodeTlsConfig | null;
   readonly timeouts: TimeoutsConfig;
   readonly health: HealthConfig;
   readonly failover: { readonly cooldownMs: number; readonly cooldownMaxMs: number };
@@ -233,6 +236,8 @@ export function completeNode(
     maxConnectionAgeMs: node.max_connection_age_ms,
     apiKeyEnv: node.api_key_env ?? null,
     httpVersion: node.http_version,
+    http2: camelize(node.http2),
+    tls: node.tls === undefined ? null : completeNodeTls(node.tls),
     timeouts: overridden(shared.timeouts, node.timeouts),
     health: overridden(shared.health, node.health),
     failover: {

@@ -117,7 +117,7 @@ describe("what is wrong is said with what stands there and what to write", () =>
     [
       "an HTTP version that YAML reads as a number",
       { nodes: [{ ...node, http_version: 1.1 }] },
-      ['nodes[0].http_version: expected one of 1.1, got 1.1 (write "1.1", with the quotes)'],
+      ['nodes[0].http_version: expected one of 1.1, 2, got 1.1 (write "1.1", with the quotes)'],
     ],
     ["a section without content", { data: null }, ["data: expected a mapping, got nothing"]],
     ["a mapping where a list belongs", { nodes: { a: 1 } }, ["nodes: expected a list, got a mapping"]],

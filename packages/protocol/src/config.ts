@@ -5,7 +5,7 @@ import { discoverySchemaFor } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
-import { http2Schema, serverTlsSchema } from "./transport-config.ts";
+import { http2Schema, nodeHttp2Schema, nodeTlsSchema, serverTlsSchema } from "./transport-config.ts";
 
 /**
  * The configuration file: one schema per shape, keys as they stand in the file, and the only home of the defaults.
@@ -351,7 +351,12 @@ const nodeObject = z.strictObject(
       .default(300_000)
       .describe("A socket is replaced after this long, so that names are looked up again."),
     api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
-    http_version: field.oneOf(["1.1"]).default("1.1").describe("What the node speaks; HTTP/2 to nodes comes later."),
+    http_version: field
+      .oneOf(["1.1", "2"])
+      .default("1.1")
+      .describe('What requests to the node are spoken in. "2": prior knowledge with http://, ALPN with https://.'),
+    http2: nodeHttp2Schema,
+    tls: nodeTlsSchema.optional(),
     timeouts: z
       .strictObject(timeoutFields, mapping)
       .partial()

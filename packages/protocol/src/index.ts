@@ -40,4 +40,4 @@ export {
   parsePriceReference,
 } from "./price-config.ts";
 export * from "./price-providers.ts";
-export type { ServerTlsConfig } from "./transport-config.ts";
+export { completeNodeTls, type NodeTlsConfig, type ServerTlsConfig } from "./transport-config.ts";

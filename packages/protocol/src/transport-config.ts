@@ -64,6 +64,77 @@ export const http2Schema = z
   .prefault({})
   .describe("Limits of callers' HTTP/2 connections. They hold for connections that are made after a change.");
 
+/** TLS towards a node. */
+export const nodeTlsSchema = z
+  .strictObject(
+    {
+      ca_file: field
+        .text("a path")
+        .optional()
+        .describe("PEM: authorities of its certificate, in place of the system's."),
+      server_name: field
+        .hostName("a host name")
+        .optional()
+        .describe("The name in its certificate. Default: server_name of the node, else the host of the url."),
+      cert_file: field.text("a path").optional().describe("PEM: our certificate, where the node asks for one."),
+      key_file: field.text("a path").optional().describe("PEM: the key of cert_file."),
+      insecure_skip_verify: field
+        .flag()
+        .default(false)
+        .describe(
+          "Take any certificate: whoever is on the way can read and change everything. Warned of at each load.",
+        ),
+    },
+    mapping,
+  )
+  .refine((tls) => (tls.cert_file === undefined) === (tls.key_file === undefined), {
+    error: "cert_file and key_file go together: name both, or neither",
+  })
+  .describe("TLS towards the node, for traffic and polls. Only with https://.");
+
+/** HTTP/2 towards a node. */
+export const nodeHttp2Schema = z
+  .strictObject(
+    {
+      max_streams: field
+        .count({ min: 1, max: 65_536 })
+        .default(256)
+        .describe("Requests of one connection at one time, if the node takes as many; then another is opened."),
+      stream_window_bytes: field
+        .byteCount({ min: 1024, max: 2 ** 24 })
+        .default(2 ** 18)
+        .describe("Bytes of an answer that may be on the way or wait for a slow caller, per request."),
+      ping_ms: field
+        .durationMs({ min: 10, max: 3_600_000 })
+        .default(15_000)
+        .describe(
+          "A connection on which nothing comes for so long is asked; without an answer as long after, it is dead.",
+        ),
+    },
+    mapping,
+  )
+  .prefault({})
+  .describe('Only with http_version: "2".');
+
+/** TLS towards a node; paths as written, or absolute once the file's place is known. `null`: not set. */
+export interface NodeTlsConfig {
+  readonly caFile: string | null;
+  readonly serverName: string | null;
+  readonly certFile: string | null;
+  readonly keyFile: string | null;
+  readonly insecureSkipVerify: boolean;
+}
+
+export function completeNodeTls(tls: z.output<typeof nodeTlsSchema>): NodeTlsConfig {
+  return {
+    caFile: tls.ca_file ?? null,
+    serverName: tls.server_name ?? null,
+    certFile: tls.cert_file ?? null,
+    keyFile: tls.key_file ?? null,
+    insecureSkipVerify: tls.insecure_skip_verify,
+  };
+}
+
 /** TLS of the data port; paths as written, or absolute once the file's place is known. */
 export interface ServerTlsConfig {
   readonly certFile: string;

@@ -2,6 +2,7 @@
 
 import type { PlacementCapabilities } from "@zml/engine";
 import type { CustomConfig, EngineName, GpuExporterConfig } from "@zml/protocol";
+import type { NodeTls } from "../http1/open-socket.ts";
 
 /** A model on a node. */
 export interface PlacementSpec {
@@ -55,6 +56,8 @@ export interface NodeSpec {
   readonly serverName?: string | null;
   /** Its addresses may be link-local. Default false. */
   readonly allowsLinkLocal?: boolean;
+  /** Default: the system's authorities, the host's name. */
+  readonly tls?: NodeTls | null;
   readonly health: HealthSettings;
   /** Null: from the engine. */
   readonly maxInFlight: number | null;

@@ -2,6 +2,7 @@
 
 import { ConnectError, NodeConnection, targetOf } from "../http1/node-connection.ts";
 import { LINK_LOCAL } from "../http1/node-lookup.ts";
+import type { NodeTls } from "../http1/open-socket.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
 
 /** Largest body of a poll: vLLM with 8 ranks writes a few hundred KiB of metrics. */
@@ -50,6 +51,8 @@ export interface PollRequest {
   readonly serverName?: string | null;
   /** Also where the node's address is link-local. Default false. */
   readonly allowsLinkLocal?: boolean;
+  /** TLS of the node; default: the system's authorities, the host's name. */
+  readonly tls?: NodeTls | null;
 }
 
 /** Asks once. Rejects with `PollError` only. */
@@ -102,8 +105,8 @@ export function createPollClient(): PollClient {
   };
 }
 
-function connectionTo({ origin, serverName = null, allowsLinkLocal = false }: PollRequest) {
-  const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, serverName, allowsLinkLocal };
+function connectionTo({ origin, serverName = null, allowsLinkLocal = false, tls = null }: PollRequest) {
+  const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, serverName, allowsLinkLocal, tls };
   return new NodeConnection(targetOf(origin, limits));
 }
 

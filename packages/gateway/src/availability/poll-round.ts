@@ -69,8 +69,8 @@ export async function pollRound(
   let metricsFault: PollFault | null = null;
   const headers = { accept: "*/*", "user-agent": "zml" };
   const withKey = spec.apiKey === null ? headers : { ...headers, authorization: `Bearer ${spec.apiKey}` };
-  const { serverName = null, allowsLinkLocal = false } = spec;
-  const target = { headers: withKey, signal, serverName, allowsLinkLocal };
+  const { serverName = null, allowsLinkLocal = false, tls = null } = spec;
+  const target = { headers: withKey, signal, serverName, allowsLinkLocal, tls };
   const get = async (path: string | null, waitMs?: number): Promise<PollResponse | null> => {
     if (path === null) return null;
     try {
@@ -88,7 +88,7 @@ export async function pollRound(
       if (metricsUrl === null) return await fetch({ ...target, ...addressOf(spec, path) });
       // the key is the node's: another host does not get it
       const isSameHost = new URL(metricsUrl).hostname === new URL(spec.url).hostname;
-      const own = isSameHost ? { serverName, headers: withKey } : { serverName: null, headers };
+      const own = isSameHost ? { serverName, headers: withKey } : { serverName: null, tls: null, headers };
       return await fetch({ ...target, ...partsOf(metricsUrl), ...own });
     } catch (error) {
       metricsFault = faultOf(error);
@@ -155,7 +155,12 @@ export async function pollRound(
     get(plan.isFull ? probes.models : null),
     factsOf(get, [...(plan.isFull ? probes.facts : []), ...loadProbesOf(plan)]),
   ]);
-  return finish({ health, metrics, models, facts }, null);
+  return finish({ health, metrics: isFailing(metrics) ? null : metrics, models, facts }, null);
+}
+
+/** A page that fails says as little as one that is late. 501 is what an engine says that has none. */
+function isFailing(metrics: PollResponse | null): boolean {
+  return metrics !== null && metrics.status >= 500 && metrics.status !== 501;
 }
 
 function loadProbesOf({ adapter, reading = null }: RoundPlan): readonly FactProbe[] {

@@ -11,7 +11,14 @@ function read(text: string, env: Environment = {}) {
 function errorsOf(text: string, env?: Environment): string[] {
   const result = read(text, env);
   assert.equal(result.config, undefined, "a file with errors gives no configuration");
-  assert.deepEqual(result.secrets, { keys: [], nodes: new Map(), feeds: new Map(), sources: new Map(), dataTls: null });
+  assert.deepEqual(result.secrets, {
+    keys: [],
+    nodes: new Map(),
+    feeds: new Map(),
+    sources: new Map(),
+    dataTls: null,
+    tlsFiles: new Map(),
+  });
   return formatProblems(result.errors).split("\n");
 }
 

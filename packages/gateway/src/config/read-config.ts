@@ -6,6 +6,8 @@ import {
   type ConfigIssue,
   completeConfig,
   configFileSchema,
+  type NodeTemplate,
+  type NodeTlsConfig,
   parseConfigFile,
   type ServerTlsConfig,
 } from "@zml/protocol";
@@ -14,7 +16,7 @@ import { checkReferences } from "./check-references.ts";
 import { type ConfigProblem, problemAt, sortProblems, type TextPlace } from "./config-problem.ts";
 import { rawFile } from "./raw-file.ts";
 import { type ConfigSecrets, checkSecrets, type Environment, NO_SECRETS, resolveSecrets } from "./resolve-secrets.ts";
-import { readDataTls } from "./tls-files.ts";
+import { readDataTls, readNodeTls } from "./tls-files.ts";
 import { readYaml } from "./yaml-text.ts";
 
 export interface ReadConfigOptions {
@@ -78,9 +80,11 @@ export function readConfig(
   warnings.push(...slowPolls(parsed.file).map(located));
   const config = besideFile(completeConfig(parsed.file, { cores }), fileName);
   const tls = readDataTls(config.data.tls);
-  warnings.push(...tls.warnings.map(located));
-  if (tls.errors.length > 0) return failed(tls.errors.map(located), warnings);
-  const secrets = { ...resolveSecrets(config, env), dataTls: tls.files };
+  const nodeTls = readNodeTls(config);
+  warnings.push(...[...tls.warnings, ...nodeTls.warnings].map(located));
+  const unusable = [...tls.errors, ...nodeTls.errors];
+  if (unusable.length > 0) return failed(unusable.map(located), warnings);
+  const secrets = { ...resolveSecrets(config, env), dataTls: tls.files, tlsFiles: nodeTls.files };
   return { config, secrets, errors, warnings: sortProblems(warnings) };
 }
 
@@ -96,12 +100,33 @@ function besideFile(config: Config, fileName: string): Config {
   }));
   const sources = config.discovery.sources.map((source) => ({
     ...source,
+    node: besideTemplate(source.node, (path) => resolve(folder, path)),
     paths: source.paths.map((path) => resolve(folder, path)),
     kubeconfig: absolute(source.kubeconfig),
   }));
   const { tls } = config.data;
   const data = { ...config.data, tls: tls === null ? null : besideTls(tls, (path) => resolve(folder, path)) };
-  return { ...config, data, prices: { feeds }, discovery: { ...config.discovery, sources } };
+  const nodes = config.nodes.map((node) =>
+    node.tls === null ? node : { ...node, tls: besideNodeTls(node.tls, absolute) },
+  );
+  return { ...config, data, nodes, prices: { feeds }, discovery: { ...config.discovery, sources } };
+}
+
+function besideNodeTls(tls: NodeTlsConfig, absolute: (path: string | null) => string | null): NodeTlsConfig {
+  const { caFile, certFile, keyFile } = tls;
+  return { ...tls, caFile: absolute(caFile), certFile: absolute(certFile), keyFile: absolute(keyFile) };
+}
+
+/** A template is completed when a node is found, which knows nothing of the file's place. */
+function besideTemplate(node: NodeTemplate, absolute: (path: string) => string): NodeTemplate {
+  const { tls } = node;
+  if (tls === undefined) return node;
+  const beside = { ...tls };
+  for (const key of ["ca_file", "cert_file", "key_file"] as const) {
+    const path = tls[key];
+    if (path !== undefined) beside[key] = absolute(path);
+  }
+  return { ...node, tls: beside };
 }
 
 function besideTls(tls: ServerTlsConfig, absolute: (path: string) => string): ServerTlsConfig {

@@ -20,6 +20,8 @@ export interface ConfigSecrets {
   readonly sources: ReadonlyMap<string, Secret>;
   /** Certificate and key of the data port; null: clear text. */
   readonly dataTls: ServerTlsFiles | null;
+  /** Contents of the files that nodes' `tls` names, by path. */
+  readonly tlsFiles: ReadonlyMap<string, Secret>;
 }
 
 /** What a configuration with problems comes with. */
@@ -29,6 +31,7 @@ export const NO_SECRETS: ConfigSecrets = {
   feeds: new Map(),
   sources: new Map(),
   dataTls: null,
+  tlsFiles: new Map(),
 };
 
 /** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
@@ -66,7 +69,7 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
 }
 
 /** The secrets of a configuration that {@link checkSecrets} found nothing wrong with. */
-export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSecrets, "dataTls"> {
+export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSecrets, "dataTls" | "tlsFiles"> {
   const value = (variable: string) => new Secret(env[variable] ?? "");
   return {
     keys: config.keys.map((key) => ({ key, secret: value(key.valueEnv) })),

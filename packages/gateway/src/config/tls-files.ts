@@ -3,7 +3,8 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
-import type { ConfigIssue, ConfigPath, ServerTlsConfig } from "@zml/protocol";
+import type { Config, ConfigIssue, ConfigPath, NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
+import { completeNodeTls } from "@zml/protocol";
 import { Secret } from "./secret.ts";
 
 /** TLS of the data port, read: PEM. */
@@ -12,6 +13,12 @@ export interface ServerTlsFiles {
   readonly key: Secret;
   /** Authorities of callers' certificates; null: callers need none. */
   readonly clientCa: string | null;
+}
+
+/** True when the same files say the same. */
+export function areSameFiles(one: ReadonlyMap<string, Secret>, other: ReadonlyMap<string, Secret>): boolean {
+  if (one.size !== other.size) return false;
+  return [...one].every(([path, text]) => other.get(path)?.equals(text) === true);
 }
 
 /** True when nothing differs, so that a reload need not put it in force. */
@@ -48,19 +55,71 @@ export function readDataTls(tls: ServerTlsConfig | null, nowMs = Date.now()): Tl
   return { files: errors.length > 0 ? null : { cert, key: new Secret(key), clientCa }, errors, warnings };
 }
 
+/** Files that nodes' `tls` sections name, by path, with what is wrong with them. */
+export interface NodeTlsRead {
+  readonly files: ReadonlyMap<string, Secret>;
+  readonly errors: readonly ConfigIssue[];
+  readonly warnings: readonly ConfigIssue[];
+}
+
+/** Reads what the `tls` sections of nodes and of discovery's templates name, each file once. Never throws. */
+export function readNodeTls({ nodes, discovery }: Config): NodeTlsRead {
+  const files = new Map<string, Secret>();
+  const errors: ConfigIssue[] = [];
+  const warnings: ConfigIssue[] = [];
+  const look = (tls: NodeTlsConfig, path: ConfigPath, isTls: boolean): void => {
+    const reader = new PemReader(path, files);
+    const ca = tls.caFile === null ? null : reader.read("ca_file", tls.caFile);
+    const cert = tls.certFile === null ? null : reader.read("cert_file", tls.certFile);
+    const key = tls.keyFile === null ? null : reader.read("key_file", tls.keyFile);
+    if (ca !== null) reader.certificate("ca_file", ca);
+    const parsed = cert === null ? null : reader.certificate("cert_file", cert);
+    if (key !== null) reader.key("key_file", key, parsed);
+    errors.push(...reader.errors);
+    if (!isTls) {
+      const hint = "write https://, or take tls out";
+      errors.push({ path, at: "key", message: "the node's url is http://: tls has no effect", hint });
+    }
+    if (tls.insecureSkipVerify) {
+      const message = "insecure_skip_verify: whoever is on the way to the node can read and change everything";
+      warnings.push({
+        path: [...path, "insecure_skip_verify"],
+        at: "key",
+        message,
+        hint: "name its authority in ca_file",
+      });
+    }
+  };
+  for (const [index, { tls, url }] of nodes.entries()) {
+    if (tls !== null) look(tls, ["nodes", index, "tls"], url.startsWith("https:"));
+  }
+  for (const [index, { node, scheme }] of discovery.sources.entries()) {
+    if (node.tls === undefined) continue;
+    look(completeNodeTls(node.tls), ["discovery", "sources", index, "node", "tls"], scheme === "https");
+  }
+  return { files, errors, warnings };
+}
+
 /** Reads PEM files, and keeps what is wrong with them. */
 class PemReader {
   readonly errors: ConfigIssue[] = [];
   readonly warnings: ConfigIssue[] = [];
   readonly #section: ConfigPath;
+  readonly #known: Map<string, Secret>;
 
-  constructor(section: ConfigPath) {
+  /** @param known files by path, which is added to. */
+  constructor(section: ConfigPath, known = new Map<string, Secret>()) {
     this.#section = section;
+    this.#known = known;
   }
 
   read(field: string, path: string): string | null {
+    const known = this.#known.get(path);
+    if (known !== undefined) return known.reveal();
     try {
-      return readFileSync(path, "utf8");
+      const text = readFileSync(path, "utf8");
+      this.#known.set(path, new Secret(text));
+      return text;
     } catch (error) {
       const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
       const why = code === "ENOENT" ? "there is no such file" : `the file can't be read (${code})`;

@@ -1,6 +1,7 @@
 /** The state of the fleet as JSON, for the admin API, the demo and tests. Unknown numbers are null. */
 
 import { depthOf, type FleetTable, msOfTick } from "@zml/engine";
+import type { NodeConfig } from "@zml/protocol";
 import type { NodeFacts } from "../availability/index.ts";
 import type { Fleet, FleetNode } from "./fleet.ts";
 import type { LoopDelay } from "./loop-delay.ts";
@@ -17,6 +18,8 @@ export interface NodeReportJson extends NodeTruthJson {
   readonly account: string;
   /** `file`, or the name of the discovery source that found it. */
   readonly origin: string;
+  /** `none`: http://. `insecure_skip_verify`: encrypted to whoever answers. */
+  readonly tls: "none" | "verified" | "insecure_skip_verify";
   readonly family: string;
   readonly engine: string | null;
   readonly models: readonly string[];
@@ -149,6 +152,7 @@ function nodeReport(sources: ReportSources, node: FleetNode): NodeReportJson {
     url: config.url,
     account: config.account,
     origin: config.origin,
+    tls: tlsOf(config),
     family: config.family,
     engine: node.engine,
     models: [...node.placements.keys()],
@@ -193,4 +197,9 @@ function known(value: number | undefined): number | null {
 /** By code unit: the same order on every machine. */
 function compare(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
+}
+
+function tlsOf({ url, tls }: NodeConfig): NodeReportJson["tls"] {
+  if (!url.startsWith("https:")) return "none";
+  return tls?.insecureSkipVerify === true ? "insecure_skip_verify" : "verified";
 }

@@ -18,7 +18,7 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
-import { isSameTls } from "../config/tls-files.ts";
+import { areSameFiles, isSameTls } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
@@ -257,7 +257,7 @@ class RunningGateway implements Gateway {
     await this.#workers.waitForVersion(this.#fleet.version, ACK_DEADLINE_MS);
     this.#dataPort = await this.#workers.listen(data.listen);
     if (this.#options.configPath != null) {
-      this.#watches.follow([this.#options.configPath, ...namedFiles(this.#config)]);
+      this.#watches.follow([this.#options.configPath, ...namedFiles(this.#config, this.#secrets)]);
     }
     this.#isReady = true;
   }
@@ -388,14 +388,14 @@ class RunningGateway implements Gateway {
     if (read.config === undefined) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
     const diff = diffConfig(this.#config, read.config);
     if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
-    if (diff.isEmpty && isSameTls(this.#secrets.dataTls, read.secrets.dataTls)) {
+    if (diff.isEmpty && hasSameFiles(this.#secrets, read.secrets)) {
       this.#log.info({}, "the configuration was read again: nothing changed");
       return { kind: "unchanged" };
     }
     this.#config = read.config;
     this.#secrets = read.secrets;
     if (this.#options.configPath != null) {
-      this.#watches.follow([this.#options.configPath, ...namedFiles(read.config)]);
+      this.#watches.follow([this.#options.configPath, ...namedFiles(read.config, read.secrets)]);
     }
     this.#discovery.configure(read.config);
     this.#setConfig();
@@ -469,9 +469,14 @@ class RunningGateway implements Gateway {
   }
 }
 
+function hasSameFiles(one: ConfigSecrets, other: ConfigSecrets): boolean {
+  return isSameTls(one.dataTls, other.dataTls) && areSameFiles(one.tlsFiles, other.tlsFiles);
+}
+
 /** Files whose contents are part of the configuration, beside the file that names them. */
-function namedFiles({ data: { tls } }: Config): string[] {
-  return tls === null ? [] : [tls.certFile, tls.keyFile, ...(tls.clientCaFile === null ? [] : [tls.clientCaFile])];
+function namedFiles({ data: { tls } }: Config, { tlsFiles }: ConfigSecrets): string[] {
+  const own = tls === null ? [] : [tls.certFile, tls.keyFile, ...(tls.clientCaFile === null ? [] : [tls.clientCaFile])];
+  return [...own, ...tlsFiles.keys()];
 }
 
 /** Systems whose kernel spreads the connections of one port over several listeners. */

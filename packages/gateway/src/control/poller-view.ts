@@ -6,6 +6,7 @@ import type { PlacementSpec } from "../availability/node-spec.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
+import { nodeTls } from "./worker-view.ts";
 
 /** A node as it is polled. */
 export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: NameRegistry): NodeSpec {
@@ -24,6 +25,7 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
     gpuExporter: config.gpuExporter,
     serverName: config.serverName,
     allowsLinkLocal: config.allowLinkLocal,
+    tls: nodeTls(config.tls, secrets),
     health: config.health,
     maxInFlight: config.maxInFlight,
     placements: [...entry.placements].flatMap(([name, placement]) => {

@@ -1,8 +1,9 @@
 /** What of a configuration reaches a worker. Pure. */
 
 import { createHash } from "node:crypto";
-import type { ServerTlsConfig } from "@zml/protocol";
+import type { NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import type { NodeTls } from "../http1/open-socket.ts";
 import type { ServerTls, WorkerKey, WorkerNode } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
@@ -32,7 +33,23 @@ export function workerNode(
     maxConnectionAgeMs: config.maxConnectionAgeMs,
     serverName: config.serverName,
     allowsLinkLocal: config.allowLinkLocal,
+    tls: nodeTls(config.tls, secrets),
+    httpVersion: config.httpVersion,
+    http2: config.http2,
     upstreamModels,
+  };
+}
+
+/** TLS towards a node, with what its files hold; null: the system's authorities, the host's name. */
+export function nodeTls(config: NodeTlsConfig | null, { tlsFiles }: ConfigSecrets): NodeTls | null {
+  if (config === null) return null;
+  const text = (path: string | null) => (path === null ? null : (tlsFiles.get(path)?.reveal() ?? null));
+  return {
+    ca: text(config.caFile),
+    cert: text(config.certFile),
+    key: text(config.keyFile),
+    serverName: config.serverName,
+    skipVerify: config.insecureSkipVerify,
   };
 }
 

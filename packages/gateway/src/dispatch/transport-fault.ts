@@ -3,6 +3,7 @@
 import type { TransportFault } from "@zml/engine";
 import { ConnectError } from "../http1/node-connection.ts";
 import { BadResponseError, HeadTooLargeError } from "../http1/response-parser.ts";
+import { UnsentError } from "../http2/node-session.ts";
 
 /** Why an attempt ended without an answer. */
 export interface Fault {
@@ -16,7 +17,7 @@ export function faultOf(error: Error, wasStale: boolean): Fault {
   if (error instanceof ConnectError) return { fault: connectFault(error.code), isUnsent: false };
   if (error instanceof HeadTooLargeError) return { fault: "head_too_large", isUnsent: false };
   if (error instanceof BadResponseError) return { fault: "bad_response", isUnsent: false };
-  return { fault: "reset", isUnsent: wasStale };
+  return { fault: "reset", isUnsent: wasStale || error instanceof UnsentError };
 }
 
 function connectFault(code: string): TransportFault {

@@ -8,6 +8,7 @@ import type { DenseMember, DenseSet } from "../dense-set.ts";
 import { targetOf } from "../http1/node-connection.ts";
 import type { WorkerNode } from "../thread-messages.ts";
 import { type Connection, ConnectionPool } from "./connection-pool.ts";
+import { StreamPool } from "./stream-pool.ts";
 
 /** How a node's engine speaks, as far as dispatch asks: the serving engine's adapter. */
 export interface EngineHabits {
@@ -40,7 +41,7 @@ export class Upstream {
   node: WorkerNode;
   habits: EngineHabits;
   readonly running: DenseSet<RunningAttempt>;
-  readonly #pool: ConnectionPool;
+  readonly #pool: ConnectionPool | StreamPool;
   readonly #join: (path: string) => string;
   readonly #paths = new Map<string, string>();
 
@@ -53,17 +54,20 @@ export class Upstream {
     this.node = node;
     this.habits = habits;
     this.#join = pathOf;
-    this.#pool = new ConnectionPool({
+    const shared = {
       target: targetOf(node.url, {
         connectMs: node.timeouts.connectMs,
         headerBytes,
         serverName: node.serverName,
         allowsLinkLocal: node.allowsLinkLocal,
+        tls: node.tls,
       }),
       maxConnections: node.maxConnections,
       keepAliveMs: node.keepAliveMs,
       maxAgeMs: node.maxConnectionAgeMs,
-    });
+    };
+    this.#pool =
+      node.httpVersion === "2" ? new StreamPool({ ...shared, limits: node.http2 }) : new ConnectionPool(shared);
   }
 
   /** Facts that are looked at per attempt changed (key, engine, limits); the pool stays. */

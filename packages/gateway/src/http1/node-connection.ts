@@ -4,28 +4,21 @@
  * what a general client costs per request.
  */
 
-import { connect, isIP, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { connect as connectTls } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { LoopWatch } from "./loop-watch.ts";
-import { LINK_LOCAL, lookupAnyNode, lookupNode } from "./node-lookup.ts";
+import { LINK_LOCAL } from "./node-lookup.ts";
+import { type NodeTls, openSocket, type SocketTarget } from "./open-socket.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
 /** Where a connection goes, and how long it may take to get there. */
-export interface ConnectionTarget {
-  host: string;
-  port: number;
-  isTls: boolean;
+export interface ConnectionTarget extends SocketTarget {
   /** Value of the `host` field. */
   authority: string;
   connectMs: number;
   /** Largest response head, bytes. */
   headerBytes: number;
-  /** Name of the server in TLS, where `host` is an address; default: `host`. */
-  serverName?: string;
-  /** Also to link-local and metadata addresses; see `node-lookup.ts`. */
-  allowsLinkLocal?: boolean;
 }
 
 /** A request as it goes out. */
@@ -157,18 +150,12 @@ export class NodeConnection implements ResponseHandler {
   }
 
   #open(request: NodeRequest): void {
-    const { host, port, isTls, connectMs, serverName = host, allowsLinkLocal = false } = this.#target;
+    const { host, isTls, connectMs, allowsLinkLocal = false } = this.#target;
     if (!allowsLinkLocal && whyNoNodeAddress(host) !== null) {
       this.#refuse();
       return;
     }
-    const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
-    const checked = { lookup: allowsLinkLocal ? lookupAnyNode : lookupNode };
-    // TLS knows names of servers only, no addresses
-    const name = isIP(serverName) === 0 ? { servername: serverName } : {};
-    const socket = isTls
-      ? connectTls({ ...address, ...checked, ...name, ALPNProtocols: ["http/1.1"] })
-      : connect({ ...address, ...checked });
+    const socket = openSocket(this.#target, "http/1.1");
     this.#socket = socket;
     this.#toSend = request;
     this.#answers = 0;
@@ -307,7 +294,13 @@ export function targetOf(
   {
     serverName = null,
     ...limits
-  }: { connectMs: number; headerBytes: number; serverName?: string | null; allowsLinkLocal?: boolean },
+  }: {
+    connectMs: number;
+    headerBytes: number;
+    serverName?: string | null;
+    allowsLinkLocal?: boolean;
+    tls?: NodeTls | null;
+  },
 ): ConnectionTarget {
   const { protocol, hostname, port, host } = new URL(url);
   const isTls = protocol === "https:";
@@ -334,12 +327,10 @@ const loopWatch = new LoopWatch();
 /** Requests up to this size are sent as one write. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;
 
-/** A connection without traffic is probed by the kernel after this long, ms: a node that vanished is noticed. */
-const KEEP_ALIVE_PROBE_MS = 60_000;
-
 const LOST = new Error("the node closed the connection");
 
-function connectErrorOf(error: Error): ConnectError {
+/** What a connect's failure was, by the system's code. */
+export function connectErrorOf(error: Error): ConnectError {
   if (error instanceof ConnectError) return error;
   // several addresses were tried: the last one stands for all
   const last = error instanceof AggregateError ? error.errors.at(-1) : error;

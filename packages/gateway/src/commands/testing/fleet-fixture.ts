@@ -8,6 +8,7 @@ export function node(id: string, changes: Partial<NodeReportJson> = {}): NodeRep
     id,
     url: "http://10.0.0.1:8000",
     account: "default",
+    tls: "none",
     origin: "file",
     family: "H100",
     engine: "vllm",

@@ -1,0 +1,58 @@
+/** Opens a socket to a node, clear or with TLS: the one place that knows which addresses and certificates a node may have. */
+
+import { connect, isIP, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
+import { lookupAnyNode, lookupNode } from "./node-lookup.ts";
+
+/** TLS of one node. PEM; null: not set. */
+export interface NodeTls {
+  /** Authorities that count for this node, in place of the system's. */
+  readonly ca: string | null;
+  /** Our certificate, where the node asks for one, with its key. */
+  readonly cert: string | null;
+  readonly key: string | null;
+  /** Name that the node's certificate has to hold; null: the host's. */
+  readonly serverName: string | null;
+  /** Any certificate will do: whoever is on the way can read along. */
+  readonly skipVerify: boolean;
+}
+
+/** What a socket needs to know of where it goes. */
+export interface SocketTarget {
+  readonly host: string;
+  readonly port: number;
+  readonly isTls: boolean;
+  /** Name of the server in TLS, where `host` is an address; default: `host`. */
+  readonly serverName?: string;
+  /** Also to link-local and metadata addresses; see `node-lookup.ts`. */
+  readonly allowsLinkLocal?: boolean;
+  /** Default: the system's authorities, the host's name, no certificate of ours. */
+  readonly tls?: NodeTls | null;
+}
+
+/** A connection without traffic is probed by the kernel after this long, ms: a node that vanished is noticed. */
+const KEEP_ALIVE_PROBE_MS = 60_000;
+
+/**
+ * @param protocol what is to be spoken, for ALPN.
+ * @returns the socket, which connects; `secureConnect` with TLS, else `connect`, tells that it has.
+ */
+export function openSocket(target: SocketTarget, protocol: "http/1.1" | "h2"): Socket {
+  const { host, port, isTls, allowsLinkLocal = false } = target;
+  const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
+  const checked = { lookup: allowsLinkLocal ? lookupAnyNode : lookupNode };
+  return isTls
+    ? connectTls({ ...address, ...checked, ...tlsOptions(target), ALPNProtocols: [protocol] })
+    : connect({ ...address, ...checked });
+}
+
+function tlsOptions({ host, serverName, tls }: SocketTarget): ConnectionOptions {
+  const name = tls?.serverName ?? serverName ?? host;
+  return {
+    // TLS knows names of servers only, no addresses
+    ...(isIP(name) === 0 ? { servername: name } : {}),
+    ...(tls?.ca == null ? {} : { ca: tls.ca }),
+    ...(tls?.cert == null || tls.key === null ? {} : { cert: tls.cert, key: tls.key }),
+    ...(tls?.skipVerify === true ? { rejectUnauthorized: false } : {}),
+  };
+}

@@ -86,7 +86,8 @@ export class CapacityMeter {
       this.#busyMs += wasBusy && isBusy ? intervalMs : intervalMs / 2;
       this.#isLoaded ||= isLoaded;
     }
-    if (isBusy && this.#busyMs < COMPLETION_WINDOW_MS) return null;
+    // a stretch in which nothing ended says nothing yet: what ends later was generated in it
+    if (isBusy && (this.#busyMs < COMPLETION_WINDOW_MS || this.#tokens === 0)) return null;
     const sample = hadWholeInterval ? sampleOf(this.#tokens, this.#busyMs, this.#isLoaded) : null;
     this.#clear();
     return sample;

@@ -86,6 +86,16 @@ describe("the capacity meter", () => {
     assert.ok(samples >= 9 && samples <= 10, `${samples}`);
   });
 
+  it("keeps the time in which nothing ended: answers that end together after a minute took that minute", () => {
+    const meter = new CapacityMeter();
+    const samples: number[] = [];
+    for (let second = 0; second <= 65; second += 5) {
+      const sample = meter.take(scrape(second * 1_000, second < 60 ? 0 : 9_000, second < 60 ? 6 : 0), "completion");
+      if (sample !== null) samples.push(Math.round(sample.tokensPerSecond));
+    }
+    assert.deepEqual(samples, [157]);
+  });
+
   it("begins anew when the counter went down or is unknown", () => {
     const meter = new CapacityMeter();
     meter.take(scrape(0, 50_000, 8), "step");

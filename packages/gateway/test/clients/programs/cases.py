@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -30,6 +31,9 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 # long enough for a call to be at the node by then, also on a busy machine
 HASTE_S = 0.6
+
+# for one case: the clients' own time-outs are ten minutes
+DEADLINE_S = 30
 
 _cases: list[tuple[str, str, Callable[..., Any]]] = []
 
@@ -87,6 +91,10 @@ def routing_of(header: str | None) -> dict[str, str]:
     return {name: value.strip('"') for name, value in members.items()}
 
 
+def _give_up(*_: object) -> None:
+    raise TimeoutError(f"it took longer than {DEADLINE_S} s")
+
+
 def run(client: str, package: str) -> None:
     """Plays what was registered; exits with 1 when a case failed."""
     print(json.dumps({"client": client, "package": package, "version": metadata.version(package)}), flush=True)
@@ -94,11 +102,13 @@ def run(client: str, package: str) -> None:
     failed = False
     # one loop for all: clients keep connections of theirs between calls
     loop = asyncio.new_event_loop()
+    signal.signal(signal.SIGALRM, _give_up)
     for name, engine, play in _cases:
         if only not in f"{name} {engine}":
             continue
         started = time.perf_counter()
         problem = None
+        signal.alarm(DEADLINE_S)
         try:
             arguments = [] if engine == "fault" else [MODELS[engine]]
             result = play(*arguments)
@@ -107,6 +117,8 @@ def run(client: str, package: str) -> None:
         except BaseException as error:  # noqa: B902: whatever it is, it is the result of this case
             problem = "".join(traceback.format_exception(error))[-4000:]
             failed = True
+        finally:
+            signal.alarm(0)
         ms = round((time.perf_counter() - started) * 1e3)
         print(json.dumps({"case": name, "engine": engine, "problem": problem, "ms": ms}), flush=True)
     sys.exit(1 if failed else 0)

@@ -21,6 +21,9 @@ export const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42m
 /** Long enough for a call to be at the node by then, also on a busy machine. */
 export const HASTE_MS = 600;
 
+/** For one case: the clients' own time-outs are ten minutes. */
+const DEADLINE_MS = 30_000;
+
 type Engine = "vllm" | "llamacpp" | "real";
 type Play = (model: string) => unknown;
 const cases: { name: string; engine: Engine | "fault"; play: Play }[] = [];
@@ -113,11 +116,22 @@ export async function run(client: string, pack: string, version: string): Promis
     const startedMs = performance.now();
     let problem: string | null = null;
     try {
-      await play(engine === "fault" ? stage.fault_model : (stage.models[engine] ?? ""));
+      const model = engine === "fault" ? stage.fault_model : (stage.models[engine] ?? "");
+      await within(DEADLINE_MS, Promise.resolve(model).then(play));
     } catch (error) {
       problem = error instanceof Error ? (error.stack ?? error.message) : String(error);
       process.exitCode = 1;
     }
     say({ case: name, engine, problem, ms: Math.round(performance.now() - startedMs) });
+  }
+}
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(new Error(`it took longer than ${ms} ms`)), ms);
+  try {
+    await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
   }
 }

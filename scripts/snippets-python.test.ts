@@ -1,15 +1,17 @@
-// Every Python snippet of the pages, with the wheel in a virtual environment that a newcomer made.
+// Every Python snippet of the quickstart, with the wheel in a virtual environment that a newcomer made.
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { main, setUp, succeed } from "../python/test/python-run.ts";
 import { type PageGateway, startDemo, startPageGateway } from "./page-gateway.ts";
 import { assertPrinted, onlySnippet, type Snippet, snippetsOf } from "./page-snippets.ts";
+import { runPython } from "./python-snippets.ts";
 
 const setting = await setUp();
 const quickstart = "docs/quickstart.md";
 let folder = "";
+let openaiPath = "";
 
 before(async () => {
   const { python, wheels } = setting.environment;
@@ -24,30 +26,19 @@ before(async () => {
   await succeed("sh", ["-ec", local], offline, folder);
 });
 
-/** Runs a snippet as a file of its own. */
-async function run({ code, place }: Snippet, { dataUrl, adminUrl }: PageGateway): Promise<string> {
-  const file = `${place.replaceAll(/\W/g, "-")}.py`;
-  writeFileSync(join(folder, file), code.replaceAll("http://127.0.0.1:8080", dataUrl));
-  const addresses = { ZML_BASE_URL: dataUrl, ZML_ADMIN_URL: adminUrl };
-  const openai = { OPENAI_BASE_URL: `${dataUrl}/v1`, OPENAI_API_KEY: "none", PYTHONPATH: await packagesWithOpenai() };
-  const variables = { ...addresses, ...(code.includes("openai") && openai) };
-  return succeed(join(folder, ".venv", "bin", "python"), ["-W", "error::DeprecationWarning", file], variables, folder);
-}
-
-/** Where the tests' own environment has the openai client. */
-async function packagesWithOpenai(): Promise<string> {
+async function run(snippet: Snippet, gateway: PageGateway): Promise<string> {
+  // where the tests' own environment has the openai client
   const print = "import openai, pathlib; print(pathlib.Path(openai.__file__).parent.parent)";
-  return (await succeed(setting.environment.python, ["-c", print])).trim();
+  openaiPath ||= (await succeed(setting.environment.python, ["-c", print])).trim();
+  return runPython(snippet, gateway, { python: join(folder, ".venv", "bin", "python"), openaiPath, folder });
 }
 
-for (const page of [quickstart, "python/README.md"]) {
-  test(`every Python snippet of ${page} does what the page says`, async (t) => {
-    const gateway = await startPageGateway(t);
-    const snippets = snippetsOf(page, "python");
-    assert.ok(snippets.length >= 6, `${snippets.length} were found`);
-    for (const snippet of snippets) assertPrinted(snippet, await run(snippet, gateway));
-  });
-}
+test("every Python snippet of the quickstart does what the page says", async (t) => {
+  const gateway = await startPageGateway(t);
+  const snippets = snippetsOf(quickstart, "python");
+  assert.ok(snippets.length >= 8, `${snippets.length} were found`);
+  for (const snippet of snippets) assertPrinted(snippet, await run(snippet, gateway));
+});
 
 test("the first Python snippet works against the demo, at the addresses that it prints", async (t) => {
   const gateway = await startDemo(t);

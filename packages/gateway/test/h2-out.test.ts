@@ -344,11 +344,19 @@ test("an idle connection is closed after keep_alive_ms, an old one takes no new 
   assert.equal((await chat(plane.url)).status, 200);
   await until(() => node.sessions.size === 0, "the close of the idle connection");
 
-  const old = await setting(t, healthyH2("a"), { node: { maxConnectionAgeMs: 1 } });
+  const old = await setting(t, healthyH2("a"), { node: { maxConnectionAgeMs: 20 } });
   assert.equal((await chat(old.plane.url)).status, 200);
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  await new Promise((resolve) => setTimeout(resolve, 25));
   assert.equal((await chat(old.plane.url)).status, 200);
   assert.equal(old.node.connections, 2);
+});
+
+test("no connection is made to an address that no node has", async (t) => {
+  const plane = await startPlane([{ id: "a", url: "http://169.254.169.254", httpVersion: "2" }]);
+  t.after(() => plane.stop());
+  const answer = await chat(plane.url);
+  assert.equal(answer.status, 502);
+  await plane.settled();
 });
 
 test("a large body goes out whole, and a caller who leaves ends it", async (t) => {
@@ -359,7 +367,7 @@ test("a large body goes out whole, and a caller who leaves ends it", async (t) =
   assert.equal(JSON.parse(node.calls[0]?.body.toString() ?? "{}").messages[0].content.length, content.length);
 });
 
-test("F09: over TLS the node's own authority, name and certificate count, each for its node alone", async (t) => {
+test("F08: over TLS the node's own authority, name and certificate count, each for its node alone", async (t) => {
   const tls = { ca: pem("ca"), cert: null, key: null, serverName: null, skipVerify: false };
   const cases: [string, { tls: object; node: Partial<FixtureNode> }, number][] = [
     ["its authority is known", { tls: identity("server"), node: { tls } }, 200],

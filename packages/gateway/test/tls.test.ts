@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
-import { request as httpsRequest } from "node:https";
+import { createServer as createHttpsServer, request as httpsRequest } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
@@ -14,7 +15,7 @@ import { fakeNode, folder, PORTS, startOn } from "./control-fixture.ts";
 import { block, FLAG, FRAME, frame, PREFACE, postFields } from "./h2-frames.ts";
 import { type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody, post, RawClient } from "./raw-client.ts";
-import { healthy, type NodeScript, startScriptedNode } from "./scripted-node.ts";
+import { chatAnswer, healthy, type NodeScript, startScriptedNode } from "./scripted-node.ts";
 
 const SERVER: ServerTls = { ...identity("server"), clientCa: null, minVersion: "1.2" };
 
@@ -243,4 +244,68 @@ test("what is wrong with certificate files is told with line and path", () => {
   const good = read(files(server, serverKey));
   assert.deepEqual(good.errors, []);
   assert.ok(!JSON.stringify(good).includes("PRIVATE KEY"), "the key shows");
+});
+
+test("polls and requests use a node's own TLS, and a changed authority counts without a restart", async (t) => {
+  const node = createHttpsServer(identity("server"), (request, response) => {
+    request.resume();
+    const body = request.method === "GET" ? '{"data":[{"id":"m"}]}' : chatAnswer("tls");
+    response.writeHead(200, { "content-type": "application/json" }).end(body);
+  });
+  await new Promise<void>((resolve) => node.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    node.close();
+    node.closeAllConnections();
+  });
+  const { port } = node.address() as AddressInfo;
+  const ca = join(folder(t), "ca.pem");
+  writeFileSync(ca, pem("other-ca"));
+  const entry = (id: string, tls: string) =>
+    `  - { id: ${id}, url: "https://127.0.0.1:${port}/${id}", family: H100, engine: custom, models: [m], tls: { ${tls} } }\n`;
+  const yaml = `${PORTS}health: { poll_interval_ms: 100 }\nnodes:\n${entry("own", `ca_file: ${ca}`)}${entry("any", "insecure_skip_verify: true")}`;
+  const { gateway, log } = await startOn(t, yaml, { isWatched: true });
+  const stateOf = (id: string) => gateway.stats().fleet.nodes.find((one) => one.id === id);
+  await until(() => stateOf("any")?.state === "healthy", "the node that is not verified");
+  await until(() => stateOf("own")?.state === "unhealthy", "the node whose authority is not known");
+  assert.equal(stateOf("any")?.tls, "insecure_skip_verify");
+  assert.equal(stateOf("own")?.tls, "verified");
+
+  writeFileSync(ca, pem("ca"));
+  await until(() => stateOf("own")?.state === "healthy", "the node, after its authority was written");
+  assert.ok(!log.has("error", /./), JSON.stringify(log.lines));
+  const answer = await fetch(`${gateway.dataUrl}/v1/chat/completions`, {
+    method: "POST",
+    body: chatBody({ model: "m" }),
+  });
+  assert.equal(answer.status, 200);
+  assert.match(await answer.text(), /"content":"tls"/);
+});
+
+test("what is wrong with a node's TLS is told with its path, and skip-verify is warned of", () => {
+  const read = (url: string, tls: string) =>
+    readConfig(`${PORTS}nodes:\n  - { id: a, url: "${url}", family: H100, tls: { ${tls} } }\n`, {
+      fileName: "zml.yaml",
+      env: {},
+    });
+  const cases: [string, string, string, RegExp][] = [
+    ["https://x", "ca_file: nowhere.pem", "nodes[0].tls.ca_file", /there is no such file/],
+    ["https://x", `ca_file: ${certificatePath("server-key")}`, "nodes[0].tls.ca_file", /no certificate/],
+    ["https://x", `cert_file: ${certificatePath("client")}`, "nodes[0].tls", /go together/],
+    [
+      "https://x",
+      `cert_file: ${certificatePath("client")}, key_file: ${certificatePath("server-key")}`,
+      "nodes[0].tls.key_file",
+      /not that of the certificate/,
+    ],
+    ["http://x", `ca_file: ${certificatePath("ca")}`, "nodes[0].tls", /http:\/\/: tls has no effect/],
+  ];
+  for (const [url, tls, path, message] of cases) {
+    const { errors } = read(url, tls);
+    assert.equal(errors.length, 1, JSON.stringify(errors));
+    assert.deepEqual([errors[0]?.path, errors[0]?.line], [path, 4]);
+    assert.match(errors[0]?.message ?? "", message);
+  }
+  const skipped = read("https://x", "insecure_skip_verify: true");
+  assert.deepEqual(skipped.errors, []);
+  assert.match(skipped.warnings[0]?.message ?? "", /insecure_skip_verify: whoever is on the way/);
 });

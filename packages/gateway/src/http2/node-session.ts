@@ -70,7 +70,8 @@ export class NodeSession {
   readonly #limits: SessionLimits;
   readonly #owner: SessionOwner;
   readonly #streams = new Set<NodeStream>();
-  readonly openedAtMs = performance.now();
+  /** Since when it takes streams; one that takes long to connect is not old when it has. */
+  openedAtMs = performance.now();
   #socket: Socket | null = null;
   #session: ClientHttp2Session | null = null;
   #state: "connecting" | "ready" | "retired" = "connecting";
@@ -197,6 +198,8 @@ export class NodeSession {
     session.once("remoteSettings", () => {
       if (this.#state !== "connecting") return;
       this.#state = "ready";
+      this.openedAtMs = performance.now();
+      this.idleSinceMs = this.openedAtMs;
       if (this.#connectTimer !== null) clearTimeout(this.#connectTimer);
       this.#pingTimer = setInterval(() => this.#ping(), this.#limits.pingMs).unref();
       this.#owner.onReady();

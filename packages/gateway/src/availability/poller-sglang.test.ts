@@ -6,15 +6,11 @@ import { type FakeNodeOptions, startFakeNode } from "@zml/simulator";
 import type { NodeReading } from "./adapters/index.ts";
 import { Poller } from "./poller.ts";
 
+const FAKE = { engine: "sglang", hardware: "H100-SXM-80GB/llama-3-8b/bf16/1", model: "m", speedUp: 50 } as const;
+
 /** A poller on one fake SGLang; `until` waits for an event. */
 async function start(t: TestContext, options: Partial<FakeNodeOptions>, engine: "sglang" | null = null) {
-  const node = await startFakeNode({
-    engine: "sglang",
-    hardware: "H100-SXM-80GB/llama-3-8b/bf16/1",
-    model: "m",
-    speedUp: 50,
-    ...options,
-  });
+  const node = await startFakeNode({ ...FAKE, ...options });
   t.after(() => node.stop());
   const table = createFleetTable({ nodes: 1, workers: 1 });
   takeNodeRow(table, 0, { family: 0, identity: 1, maxInFlight: 256, cooldownMs: 30_000, priceUsdPerHour: 1 });
@@ -64,10 +60,14 @@ async function start(t: TestContext, options: Partial<FakeNodeOptions>, engine: 
 
 describe("the poller on an SGLang", { timeout: 60_000 }, () => {
   it("keeps it out while it starts, although its load is told", async (t) => {
-    const { until, table } = await start(t, { loadMs: 400, healthWaitMs: 5 });
+    // for as long as the test likes, however slow the machine is
+    const { node, until, table } = await start(t, { loadMs: 3_600_000, healthWaitMs: 5 });
     await until("sglang");
     await until("down not_ready");
     assert.equal(table.isUnhealthy[0], 1);
+    await node.stop();
+    const ready = await startFakeNode({ ...FAKE, port: Number(new URL(node.url).port) });
+    t.after(() => ready.stop());
     await until("up");
     assert.equal(table.isUnhealthy[0], 0);
   });

@@ -223,6 +223,22 @@ describe("the load of a node that stays in while its polls fail", () => {
     await poller.stop();
   });
 
+  it("and its limit stay while its metrics fail for a round", async () => {
+    const page = "trtllm_num_requests_running 50\ntrtllm_num_requests_waiting 0\ntrtllm_max_num_active_requests 8\n";
+    let metrics: string | number = page;
+    const answers = () => ({ "/health": "", "/prometheus/metrics": metrics, "/v1/models": '{"data":[{"id":"m"}]}' });
+    const { table, poller, run } = start(answers, { spec: () => ({ engine: "trtllm" }) });
+    await run(12_000);
+    assert.deepEqual([table.foreign[0], table.maxInFlight[0]], [50, 10]);
+    metrics = 503;
+    await run(17_000);
+    assert.deepEqual([table.foreign[0], table.maxInFlight[0]], [50, 10]);
+    await run(40_000);
+    assert.ok(Number.isNaN(table.foreign[0] as number), "not for ever");
+    assert.equal(poller.factsOf(0)?.metricsAnswer, "failed");
+    await poller.stop();
+  });
+
   it("is what its metrics say while only its health page is bad", async () => {
     let running = 50;
     let health: string | number = "";

@@ -55,3 +55,21 @@ test("a large fleet is saved in messages that stall nobody, and again as a whole
   assert.deepEqual(saved.flat(), numbers);
   assert.ok(Math.max(...saved.map(({ length }) => length)) <= 2_500);
 });
+
+test("what did not change since the last save is not written again", async () => {
+  const saved: (readonly LearnedNumber[])[] = [];
+  const store = {
+    call: (_name: string, args: unknown) => {
+      saved.push((args as { numbers: readonly LearnedNumber[] }).numbers);
+      return Promise.resolve(null);
+    },
+  } as unknown as StoreClient;
+  let numbers = [learned(1), learned(2)];
+  const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
+  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned: () => numbers });
+  await kept.save();
+  numbers = [learned(1), learned(2), learned(3)];
+  await kept.save();
+  await kept.stop();
+  assert.deepEqual(saved, [[learned(1), learned(2)], [learned(3)]]);
+});

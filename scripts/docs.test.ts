@@ -89,7 +89,11 @@ test("docs: every configuration that is shown is one", () => {
       const names = [...text.matchAll(/_env: (\w+)/g)].map(([, name = ""]) => name);
       const env = Object.fromEntries(names.map((name) => [name, `value of ${name}`.replaceAll(" ", "-")]));
       const { errors } = readConfig(text, { fileName: page, env, cores: 2 });
-      assert.deepEqual(errors, [], page);
+      // certificates that a page names are the reader's
+      const wrong = errors.filter(
+        ({ path, message }) => !(path.endsWith("_file") && /^there is no such/.test(message)),
+      );
+      assert.deepEqual(wrong, [], page);
       count += 1;
     }
   }

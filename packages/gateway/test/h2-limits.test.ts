@@ -437,6 +437,27 @@ test("a caller who opens no window holds up its own stream alone, and not for ev
   await isUnharmed(plane);
 });
 
+test("windows are what the configuration says, and a caller who sends beyond them is cut off", async (t) => {
+  const { plane, node } = await gateway(t, {
+    http2: { stream_window_bytes: 2048, connection_window_bytes: 100_000 },
+    body_ms: 60_000,
+  });
+  const client = await FrameClient.open(plane.port);
+  const settings = client.frames.find((one) => one.type === FRAME.settings && one.flags === 0);
+  assert.ok(settings?.payload.includes(setting(4, 2048)), "the window of a stream");
+  const update = await client.waitFor(({ type, stream }) => type === FRAME.windowUpdate && stream === 0, "a window");
+  assert.equal(update.payload.readUInt32BE(0), 100_000 - 65_535);
+  client.send(frame(FRAME.headers, FLAG.endHeaders, 1, block(postFields())));
+  client.send(Buffer.concat(Array.from({ length: 40 }, () => frame(FRAME.data, 0, 1, Buffer.alloc(1000, " ")))));
+  await until(
+    () => client.isClosed || client.frames.some(({ type }) => type === FRAME.rstStream || type === FRAME.goaway),
+    "a refusal",
+  );
+  assert.equal(node.calls.length, 0);
+  client.close();
+  await isUnharmed(plane);
+});
+
 test("a body that stops coming is refused after body_ms, and its stream ends", async (t) => {
   const { plane, node } = await gateway(t, { body_ms: 200 });
   const client = await FrameClient.open(plane.port);

@@ -109,6 +109,28 @@ test("a stream that its caller does not read holds up no neighbour, and is not b
   await plane.settled();
 });
 
+test("many callers who leave cost nobody else the connection", async (t) => {
+  let finish = (): void => {};
+  const { node, plane } = await setting(t, ({ stream }, index) => {
+    stream.respond(STREAM);
+    stream.write(token("first"));
+    if (index === 0) finish = () => stream.end(token("last", "stop") + DONE);
+  });
+  const lasting = await chat(plane.url, { stream: true });
+  // nghttp2 ends a connection after 1,000 resets
+  for (let round = 0; round < 30; round++) {
+    const leaving = new AbortController();
+    const answers = Array.from({ length: 50 }, () => chat(plane.url, { stream: true }, { signal: leaving.signal }));
+    for (const answer of await Promise.all(answers)) assert.equal(answer.status, 200);
+    leaving.abort();
+    await until(() => plane.inFlight() === 1, "the end of those who left");
+  }
+  assert.ok(node.connections <= 4, `${node.connections} connections`);
+  finish();
+  assert.match(await lasting.text(), /last.*\[DONE\]/s);
+  await plane.settled();
+});
+
 test("H03: a node's limit of streams is kept, and none of 50 requests fails", async (t) => {
   const { node, plane } = await setting(t, healthyH2("a"), {
     server: { settings: { maxConcurrentStreams: 5 } },

@@ -43,6 +43,13 @@ export class UnsentError extends Error {}
 /** Bytes of all answers of a session that may be on the way. */
 const SESSION_WINDOW_BYTES = 2 ** 24;
 
+/**
+ * Resets that a connection is given, and how many more per second: half of what nghttp2 allows (1,000 and 33) before it
+ * takes them for an attack and ends the connection with all that runs on it. Those that run may be reset as well.
+ */
+const RESET_BURST = 500;
+const RESETS_PER_SECOND = 30;
+
 /** Beside two round trips, what both ends need to notice a closed connection, ms; as in `node-connection.ts`. */
 const STALE_MARGIN_MS = 20;
 const STALE_MS_MAX = 1000;
@@ -81,6 +88,8 @@ export class NodeSession {
   #bytesAtPing = 0;
   /** Streams above it were not looked at; set by GOAWAY. */
   #lastStreamId = Number.POSITIVE_INFINITY;
+  #resets = 0;
+  #resetsFromMs = performance.now();
   answers = 0;
   roundTripMs = 0;
   idleSinceMs = performance.now();
@@ -139,6 +148,15 @@ export class NodeSession {
   /** True for a stream that the node said it has not looked at, or that never left. */
   isUnseen(id: number | undefined): boolean {
     return id === undefined || id > this.#lastStreamId;
+  }
+
+  /** A stream was reset by us. A node takes many of them for an attack, so that new streams go elsewhere before. */
+  noteReset(): void {
+    const nowMs = performance.now();
+    const forgotten = ((nowMs - this.#resetsFromMs) / 1000) * RESETS_PER_SECOND;
+    this.#resets = Math.max(0, this.#resets - forgotten) + 1;
+    this.#resetsFromMs = nowMs;
+    if (this.#resets > RESET_BURST) this.retire();
   }
 
   /** Takes no new streams; ends with the last one that runs. */
@@ -324,7 +342,8 @@ export class NodeStream {
     this.#handler = null;
     const stream = this.#stream;
     this.#stream = null;
-    if (stream !== null && !stream.destroyed) {
+    if (stream !== null && !stream.destroyed && !stream.closed) {
+      this.#session.noteReset();
       // an end behind half a body would make it a whole one
       if (stream.writableEnded) stream.close(constants.NGHTTP2_CANCEL);
       else stream.destroy();

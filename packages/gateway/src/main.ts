@@ -150,6 +150,19 @@ program
     process.exitCode = await prices(terminal, options);
   });
 
+program
+  .command("simulate")
+  .description(
+    "run a scenario in virtual time on the engine that decides in production, and report what each policy came to",
+  )
+  .requiredOption("-f, --file <file>", "the scenario")
+  .option("--json", "print one JSON object", false)
+  .addHelpText("after", EXIT_HELP)
+  .action(async (options: { file: string; json: boolean }) => {
+    const { simulate } = await import("./commands/simulate.ts");
+    process.exitCode = await simulate(terminal, options);
+  });
+
 try {
   await program.parseAsync(process.argv);
 } catch (error) {

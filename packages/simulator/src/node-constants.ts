@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
+import { dataFile } from "./data-file.ts";
 import type { NodeConstants } from "./step-model.ts";
 
 let table: ReadonlyMap<string, NodeConstants> | undefined;
 
 /** All rows of `data/node-params.csv`, by key `gpu/model/weights/tp`, for example `H100-SXM-80GB/llama-3-8b/bf16/1`. */
 export function nodeConstantsTable(): ReadonlyMap<string, NodeConstants> {
-  table ??= parse(readFileSync(new URL("../data/node-params.csv", import.meta.url), "utf8"));
+  table ??= parse(readFileSync(dataFile("node-params.csv"), "utf8"));
   return table;
 }
 

@@ -1,0 +1,74 @@
+/** The offline half of MEL: which family takes which lengths, for the mean rate of a workload (after Mélange). */
+
+import type { FleetPlan } from "./fleet-plan.ts";
+import { workMs } from "./node-work.ts";
+import type { RequestClass } from "./request-classes.ts";
+import type { BucketPlan } from "./routers/scripted.ts";
+import type { Workload } from "./workload.ts";
+
+const BOUNDS = [512, 1_024, 2_048, 4_096, 8_192, Number.POSITIVE_INFINITY];
+
+/** Share of a family's time that the plan fills: the rest is for what a mean rate does not show. */
+const FILL = 0.85;
+
+/**
+ * Buckets by class and prompt length, the tightest class first and in it the one with most work; each goes to the family
+ * that serves it for the least money among those with time left, else to the one with most time left.
+ */
+export function planBuckets(plan: FleetPlan, classes: readonly RequestClass[], workload: Workload): BucketPlan {
+  const groups = plan.families.map((_, family) => plan.nodes.filter((node) => node.family === family));
+  const freeMs = groups.map((nodes) => nodes.length * FILL * 1000);
+  const families = new Int32Array(classes.length * BOUNDS.length);
+  const order = classes.map((_, klass) => klass).sort((a, b) => tightness(classes[a]) - tightness(classes[b]));
+  for (const klass of order) {
+    const buckets = BOUNDS.map((_, bucket) => ({ bucket, ...bucketOf(workload, klass, bucket) }));
+    buckets.sort((a, b) => b.rps * b.promptTokens - a.rps * a.promptTokens || a.bucket - b.bucket);
+    for (const { bucket, rps, ...shape } of buckets) {
+      const needsMs = groups.map((nodes) => {
+        const constants = nodes[0]?.constants;
+        return constants === undefined
+          ? Number.POSITIVE_INFINITY
+          : rps * workMs(constants, shape, classes[klass]?.tokenMs ?? Number.NaN);
+      });
+      const usd = needsMs.map((ms, family) => ms * (groups[family]?.[0]?.usdPerHour ?? 0));
+      let best = -1;
+      for (const [family, free] of freeMs.entries()) {
+        const fits = (needsMs[family] as number) <= free;
+        if (fits && (best < 0 || (usd[family] as number) < (usd[best] as number))) best = family;
+      }
+      if (best < 0) best = freeMs.indexOf(Math.max(...freeMs));
+      families[klass * BOUNDS.length + bucket] = best;
+      if (Number.isFinite(needsMs[best])) freeMs[best] = (freeMs[best] as number) - (needsMs[best] as number);
+    }
+  }
+  return { bounds: BOUNDS, families };
+}
+
+function tightness(target: RequestClass | undefined): number {
+  const ms = target?.tokenMs ?? Number.NaN;
+  return Number.isNaN(ms) ? (target?.responseMs ?? Number.POSITIVE_INFINITY) : ms;
+}
+
+function bucketOf(workload: Workload, klass: number, bucket: number) {
+  const from = bucket === 0 ? 0 : (BOUNDS[bucket - 1] as number);
+  const to = BOUNDS[bucket] as number;
+  let requests = 0;
+  let prompt = 0;
+  let squared = 0;
+  let output = 0;
+  for (let request = 0; request < workload.count; request++) {
+    const tokens = workload.promptTokens[request] as number;
+    if (workload.classes[request] !== klass || tokens <= from || tokens > to) continue;
+    requests += 1;
+    prompt += tokens;
+    squared += tokens * tokens;
+    output += workload.outputTokens[request] as number;
+  }
+  const mean = (sum: number) => (requests === 0 ? 1 : sum / requests);
+  return {
+    rps: (requests / workload.durationMs) * 1000,
+    promptTokens: mean(prompt),
+    squaredPromptTokens: mean(squared),
+    outputTokens: mean(output),
+  };
+}

@@ -1,0 +1,196 @@
+/** What a run came to: attainment, times, money, fairness. Numbers only, so that two runs can be told apart by bytes. */
+
+import type { FleetPlan } from "./fleet-plan.ts";
+import { busyUsd, provisionedUsd } from "./money.ts";
+import { isWithinTargets, type RequestClass } from "./request-classes.ts";
+import { REQUEST_ENDS, type SimulationResult } from "./simulate.ts";
+import type { Workload } from "./workload.ts";
+
+/** Nearest-rank quantiles, ms. Null: nothing was served. */
+export interface TimesJson {
+  readonly p50: number | null;
+  readonly p95: number | null;
+  readonly p99: number | null;
+}
+
+export interface ClassJson {
+  readonly requests: number;
+  /** Share that was served within its targets, 0..1; rejected and failed ones missed them. Null: there were none. */
+  readonly attainment: number | null;
+  readonly ttft_ms: TimesJson;
+  readonly token_ms: TimesJson;
+  readonly response_ms: TimesJson;
+}
+
+export interface ReportJson extends ClassJson {
+  readonly worst_class_attainment: number | null;
+  readonly served: number;
+  readonly rejected: number;
+  readonly failed: number;
+  /** Requests that were sent more than once. */
+  readonly restarted: number;
+  /** Requests per second over the judged time. */
+  readonly rps: number;
+  readonly output_tokens: number;
+  /** Output tokens of requests that met their targets. */
+  readonly good_tokens: number;
+  readonly busy_usd: number;
+  readonly provisioned_usd: number;
+  readonly busy_usd_per_million_tokens: number | null;
+  readonly provisioned_usd_per_million_tokens: number | null;
+  /** Good tokens per USD of busy cost. */
+  readonly goodput_per_usd: number | null;
+  readonly goodput_per_provisioned_usd: number | null;
+  readonly herd_index: number | null;
+  readonly preemptions: number;
+  readonly prefix_share: number;
+  readonly classes: Readonly<Record<string, ClassJson>>;
+  readonly nodes: readonly NodeJson[];
+}
+
+export interface NodeJson {
+  readonly id: string;
+  readonly family: string;
+  readonly requests: number;
+  /** Share of the time in which it had work. */
+  readonly busy_share: number;
+}
+
+const SERVED = REQUEST_ENDS.indexOf("served");
+const REJECTED = REQUEST_ENDS.indexOf("rejected");
+const FAILED = REQUEST_ENDS.indexOf("failed");
+
+/**
+ * Judges a run. Requests that arrived before `warmUpMs` count neither for attainment nor tokens, and money counts from
+ * then to the end of the last request.
+ */
+export function reportOf(
+  result: SimulationResult,
+  {
+    plan,
+    workload,
+    classes,
+    warmUpMs = 0,
+  }: { plan: FleetPlan; workload: Workload; classes: readonly RequestClass[]; warmUpMs?: number },
+): ReportJson {
+  const { records } = result;
+  const judged: number[] = [];
+  for (let request = 0; request < workload.count; request++) {
+    if ((records.arrivedAtMs[request] as number) >= warmUpMs) judged.push(request);
+  }
+  const isGood = (request: number): boolean => {
+    const target = classes[workload.classes[request] as number];
+    if (records.end[request] !== SERVED || target === undefined) return false;
+    return isWithinTargets(target, {
+      ttftMs: records.ttftMs[request] as number,
+      endMs: records.responseMs[request] as number,
+      outputTokens: workload.outputTokens[request] as number,
+    });
+  };
+  const byClass = Object.fromEntries(
+    classes.map(({ name }, index) => [
+      name,
+      classOf(
+        result,
+        judged.filter((request) => workload.classes[request] === index),
+        workload,
+        isGood,
+      ),
+    ]),
+  );
+  const tokensOf = (requests: readonly number[]) =>
+    requests.reduce((sum, request) => sum + (records.outputTokens[request] as number), 0);
+  const outputTokens = tokensOf(judged.filter((request) => records.end[request] === SERVED));
+  const goodTokens = tokensOf(judged.filter(isGood));
+  const toMs = result.endedAtMs;
+  const busy = busyUsd(result.busy, result.prices, warmUpMs, toMs);
+  const provisioned = provisionedUsd(
+    result.busy,
+    result.prices,
+    plan.nodes.map(({ family }) => family),
+    warmUpMs,
+    toMs,
+  );
+  const attainments = Object.values(byClass).flatMap(({ attainment }) => (attainment === null ? [] : [attainment]));
+  const count = (end: number) => judged.reduce((sum, request) => sum + (records.end[request] === end ? 1 : 0), 0);
+  const prefixTokens = result.nodeTotals.reduce((sum, totals) => sum + totals.prefixTokens, 0);
+  const promptTokens = result.nodeTotals.reduce((sum, totals) => sum + totals.promptTokens, 0);
+  return {
+    ...classOf(result, judged, workload, isGood),
+    worst_class_attainment: attainments.length === 0 ? null : Math.min(...attainments),
+    served: count(SERVED),
+    rejected: count(REJECTED),
+    failed: count(FAILED),
+    restarted: judged.reduce((sum, request) => sum + ((records.restarts[request] as number) > 0 ? 1 : 0), 0),
+    rps: (judged.length / (workload.durationMs - warmUpMs)) * 1000,
+    output_tokens: outputTokens,
+    good_tokens: goodTokens,
+    busy_usd: busy,
+    provisioned_usd: provisioned,
+    busy_usd_per_million_tokens: ratio(busy * 1e6, outputTokens),
+    provisioned_usd_per_million_tokens: ratio(provisioned * 1e6, outputTokens),
+    goodput_per_usd: ratio(goodTokens, busy),
+    goodput_per_provisioned_usd: ratio(goodTokens, provisioned),
+    herd_index: Number.isNaN(result.herdIndex) ? null : result.herdIndex,
+    preemptions: result.nodeTotals.reduce((sum, totals) => sum + totals.preemptions, 0),
+    prefix_share: promptTokens + prefixTokens === 0 ? 0 : prefixTokens / (promptTokens + prefixTokens),
+    classes: byClass,
+    nodes: plan.nodes.map(({ id, family }, row) => ({
+      id,
+      family: plan.families[family] ?? "",
+      requests: judged.reduce((sum, request) => sum + (records.node[request] === row ? 1 : 0), 0),
+      busy_share: busyMs(result.busy[row] ?? [], warmUpMs, toMs) / (toMs - warmUpMs),
+    })),
+  };
+}
+
+/** Regret of a policy: what part of a reference's goodput per USD it left lying, 0..1; below 0 it did better. */
+export function regretOf(
+  policy: { goodput_per_usd: number | null },
+  reference: { goodput_per_usd: number | null },
+): number {
+  return 1 - (policy.goodput_per_usd ?? Number.NaN) / (reference.goodput_per_usd ?? Number.NaN);
+}
+
+function classOf(
+  { records }: SimulationResult,
+  requests: readonly number[],
+  { outputTokens }: Workload,
+  isGood: (request: number) => boolean,
+): ClassJson {
+  const served = requests.filter((request) => records.end[request] === SERVED);
+  const ttft = served.map((request) => records.ttftMs[request] as number);
+  const response = served.map((request) => records.responseMs[request] as number);
+  const token = served.flatMap((request) => {
+    const tokens = outputTokens[request] as number;
+    return tokens < 2
+      ? []
+      : [((records.responseMs[request] as number) - (records.ttftMs[request] as number)) / (tokens - 1)];
+  });
+  return {
+    requests: requests.length,
+    attainment: requests.length === 0 ? null : requests.filter(isGood).length / requests.length,
+    ttft_ms: timesOf(ttft),
+    token_ms: timesOf(token),
+    response_ms: timesOf(response),
+  };
+}
+
+function timesOf(values: readonly number[]): TimesJson {
+  const sorted = Float64Array.from(values).sort();
+  const at = (share: number) => sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null;
+  return { p50: at(0.5), p95: at(0.95), p99: at(0.99) };
+}
+
+function ratio(part: number, whole: number): number | null {
+  return whole > 0 ? part / whole : null;
+}
+
+function busyMs(stretches: readonly number[], fromMs: number, toMs: number): number {
+  let sum = 0;
+  for (let index = 0; index < stretches.length; index += 2) {
+    const start = Math.max(fromMs, stretches[index] as number);
+    sum += Math.max(0, Math.min(toMs, stretches[index + 1] ?? toMs) - start);
+  }
+  return sum;
+}

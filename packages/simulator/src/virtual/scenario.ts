@@ -1,0 +1,199 @@
+/** A scenario: what `zml simulate -f` reads. The schema is the only home of the defaults. */
+
+import { type ConfigIssue, formatPath, nearestName } from "@zml/protocol";
+import { z } from "zod";
+import { FLEETS, type FleetName } from "./fleet-plan.ts";
+import { POLICY_NAMES } from "./policies.ts";
+import { WORKLOADS, type WorkloadName } from "./workload-presets.ts";
+
+const seconds = z.number().min(0);
+const share = z.number().min(0).max(1);
+
+const targets = {
+  /** Families and nodes that it is about; none named: all. Nodes are `family-1`, `family-2`, … in lower case. */
+  families: z.array(z.string()).optional(),
+  nodes: z.array(z.string()).optional(),
+};
+
+const failure = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("down"), ...targets, from_s: seconds, to_s: seconds, notice_s: seconds.default(0) }),
+  z.strictObject({
+    kind: z.literal("slow"),
+    ...targets,
+    from_s: seconds,
+    to_s: seconds,
+    factor: z.number().min(0.01).max(1000),
+  }),
+  z.strictObject({ kind: z.literal("blackout"), ...targets, from_s: seconds, to_s: seconds }),
+  z.strictObject({
+    kind: z.literal("spot"),
+    ...targets,
+    mean_up_s: z.number().positive().default(14_400),
+    mean_down_s: z.number().positive().default(5_400),
+    notice_s: seconds.default(120),
+    cold_start_s: seconds.default(180),
+    shock: share.default(0.3),
+  }),
+]);
+
+const price = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("step"), ...targets, at_s: seconds, factor: z.number().min(0).max(1000) }),
+  z.strictObject({
+    kind: z.literal("mean_reverting"),
+    ...targets,
+    every_s: z.number().positive().default(3_600),
+    sigma: z.number().min(0).max(2).default(0.05),
+    pull: share.default(0.2),
+  }),
+]);
+
+const arrivals = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("trace") }),
+  z.strictObject({ kind: z.literal("poisson") }),
+  z.strictObject({
+    kind: z.literal("diurnal"),
+    cv: z.number().min(0.1).max(10).default(1.3),
+    peak_to_mean: z.number().min(1).max(10).default(2.5),
+    day_s: z.number().positive().default(86_400),
+  }),
+]);
+
+const source = z.strictObject({
+  /** Path of a trace; relative ones are beside the scenario. */
+  trace: z.string().min(1),
+  share: z.number().positive().default(1),
+  arrivals: arrivals.default({ kind: "trace" }),
+});
+
+const group = z.strictObject({
+  family: z.string().min(1),
+  hardware: z.string().min(1),
+  count: z.number().int().min(1).max(10_000).default(1),
+  usd_per_hour: z.number().min(0),
+  network_ms: z.number().min(0).max(10_000).default(1),
+});
+
+export const scenarioSchema = z.strictObject({
+  fleet: z.union([z.enum(Object.keys(FLEETS) as [FleetName, ...FleetName[]]), z.array(group).min(1)]).default("F3"),
+  workload: z
+    .strictObject({
+      preset: z.enum(Object.keys(WORKLOADS) as [WorkloadName, ...WorkloadName[]]).optional(),
+      sources: z.array(source).min(1).optional(),
+      /** Share of the fleet's capacity; or `rps`. */
+      load: z.number().positive().max(10).optional(),
+      rps: z.number().positive().max(1e6).optional(),
+      duration_s: z
+        .number()
+        .positive()
+        .max(10 * 86_400)
+        .default(3_600),
+      /** What arrives before is not judged. */
+      warm_up_s: seconds.default(0),
+    })
+    .prefault({}),
+  targets: z.enum(["T1", "T2"]).default("T1"),
+  class_shares: z
+    .strictObject({ interactive: share.default(0), standard: share.default(0), batch: share.default(0) })
+    .default({ interactive: 0.5, standard: 0.35, batch: 0.15 }),
+  policies: z
+    .array(z.enum(POLICY_NAMES))
+    .min(1)
+    .default(["WLR", "CHAIN", "SPL", "zml-cost", "zml-balanced", "zml-latency"]),
+  seed: z
+    .number()
+    .int()
+    .min(0)
+    .max(2 ** 31 - 1)
+    .default(1),
+  gateways: z.number().int().min(1).max(256).default(1),
+  metrics_interval_ms: z.number().min(0).max(600_000).default(50),
+  metrics_delay_ms: z.number().min(0).max(600_000).default(0),
+  constants_error: z.number().min(0).max(0.9).default(0.2),
+  noise_sigma: z.number().min(0).max(1).default(0.05),
+  step_token_budget: z.number().int().min(1).max(1_000_000).default(2_048),
+  failures: z.array(failure).default([]),
+  prices: z.array(price).default([]),
+});
+
+export type Scenario = z.output<typeof scenarioSchema>;
+export type ScenarioTargets = Scenario["failures"][number] | Scenario["prices"][number];
+
+/** Checks a parsed file. Unknown keys, wrong values and what does not fit together come back with their paths. */
+export function parseScenario(value: unknown): { scenario: Scenario } | { issues: ConfigIssue[] } {
+  const result = scenarioSchema.safeParse(value ?? {});
+  if (!result.success) return { issues: result.error.issues.flatMap((issue) => issuesOf(issue, [])) };
+  const issues = contradictions(result.data);
+  return issues.length > 0 ? { issues } : { scenario: result.data };
+}
+
+function contradictions({ workload, class_shares: shares, failures }: Scenario): ConfigIssue[] {
+  const issues: ConfigIssue[] = [];
+  const wrong = (path: ConfigIssue["path"], message: string, hint: string) =>
+    issues.push({ path, at: "value", message, hint });
+  if (workload.preset !== undefined && workload.sources !== undefined) {
+    wrong(["workload", "sources"], "preset and sources both say what comes", "keep one of them");
+  }
+  if (workload.load !== undefined && workload.rps !== undefined) {
+    wrong(["workload", "rps"], "load and rps both say how much comes", "keep one of them");
+  }
+  if (workload.warm_up_s >= workload.duration_s) {
+    wrong(
+      ["workload", "warm_up_s"],
+      `warm_up_s (${workload.warm_up_s}) leaves nothing of duration_s (${workload.duration_s})`,
+      "lower it",
+    );
+  }
+  if (shares.interactive + shares.standard + shares.batch <= 0) {
+    wrong(["class_shares"], "all shares are 0", "give at least one class a share");
+  }
+  for (const [index, failure] of failures.entries()) {
+    if ("to_s" in failure && failure.to_s <= failure.from_s) {
+      wrong(["failures", index, "to_s"], `to_s (${failure.to_s}) is not after from_s (${failure.from_s})`, "raise it");
+    }
+  }
+  return issues;
+}
+
+function issuesOf(issue: z.core.$ZodIssue, parent: ConfigIssue["path"]): ConfigIssue[] {
+  const path = [...parent, ...issue.path.map((part) => (typeof part === "number" ? part : String(part)))];
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => {
+      const near = nearestName(key, KEYS);
+      return {
+        path: [...path, key],
+        at: "key",
+        message: `unknown key ${JSON.stringify(key.slice(0, 64))}`,
+        hint:
+          near === null
+            ? `it is no key of ${path.length === 0 ? "a scenario" : formatPath(path)}`
+            : `did you mean ${near}?`,
+      };
+    });
+  }
+  if (issue.code === "invalid_union") {
+    const deeper = issue.errors.find((branch) =>
+      branch.every((inner) => inner.path.length > 0 || inner.code === "unrecognized_keys"),
+    );
+    if (deeper !== undefined && deeper.length > 0) return deeper.flatMap((inner) => issuesOf(inner, path));
+    if (formatPath(path) === "fleet") {
+      return [
+        {
+          path,
+          at: "value",
+          message: "this is no fleet",
+          hint: `one of ${Object.keys(FLEETS).join(", ")}, or a list of node groups`,
+        },
+      ];
+    }
+  }
+  return [{ path, at: "value", message: issue.message.charAt(0).toLowerCase() + issue.message.slice(1), hint: null }];
+}
+
+/** Every key that some mapping of a scenario knows, for what a slip meant. */
+const KEYS = [
+  ...Object.keys(scenarioSchema.shape),
+  ...Object.keys(group.shape),
+  ...Object.keys(source.shape),
+  ...[...failure.options, ...price.options, ...arrivals.options].flatMap(({ shape }) => Object.keys(shape)),
+  ...["preset", "sources", "load", "rps", "duration_s", "warm_up_s", "interactive", "standard", "batch"],
+];

@@ -1,0 +1,613 @@
+/**
+ * A fleet in virtual time: arrivals, gateways with the production engine, nodes after §2, polls, failures and prices,
+ * one event after the other. The same options give the same records, byte for byte.
+ */
+
+import { type AttemptEnd, type CostPriority, type Estimator, simpleEstimator } from "@zml/engine";
+import { logNormalFactor, type RandomSource, seededRandom } from "../seeded-random.ts";
+import { type Disturbance, type FailureSpec, type PriceSpec, planDisturbances } from "./disturbances.ts";
+import { EventHeap } from "./event-heap.ts";
+import type { FleetPlan } from "./fleet-plan.ts";
+import { HerdMeter } from "./herd-meter.ts";
+import type { RequestClass } from "./request-classes.ts";
+import { hashOf } from "./routers/classical.ts";
+import { REQUEST_OVERHEAD_MS } from "./routers/predict.ts";
+import type { Router } from "./routers/router.ts";
+import {
+  type AdmittedRequest,
+  type Dispatched,
+  MAX_SEQUENCES,
+  type Reading,
+  VirtualGateway,
+} from "./virtual-gateway.ts";
+import { VirtualNode } from "./virtual-node.ts";
+import type { Workload } from "./workload.ts";
+
+export interface SimulationOptions {
+  readonly plan: FleetPlan;
+  readonly classes: readonly RequestClass[];
+  readonly workload: Workload;
+  /** Null: the engine's own choice by `costPriority`. Called once per gateway. */
+  readonly createRouter: (() => Router) | null;
+  readonly costPriority?: CostPriority;
+  readonly estimator?: Estimator;
+  readonly gateways?: number;
+  /** Time between polls of a node, ms: the age that its numbers reach. 0: every decision sees the load as it is. */
+  readonly metricsIntervalMs?: number;
+  /** Time from reading to knowing, ms. */
+  readonly metricsDelayMs?: number;
+  /** Spread of a step's time (§2.1). */
+  readonly noiseSigma?: number;
+  readonly stepTokenBudget?: number;
+  readonly failures?: readonly FailureSpec[];
+  readonly prices?: readonly PriceSpec[];
+  readonly seed: number;
+  /** Told the share of requests that have ended, 0..1, now and then. */
+  readonly onProgress?: (share: number) => void;
+}
+
+/** How a request ended. */
+export const REQUEST_ENDS = ["pending", "served", "rejected", "failed"] as const;
+export type RequestEnd = (typeof REQUEST_ENDS)[number];
+
+/** What became of each request; index = request of the workload. */
+export interface Records {
+  /** Index into `REQUEST_ENDS`. */
+  readonly end: Uint8Array;
+  /** Arrival, ms: those of later turns are a result. */
+  readonly arrivedAtMs: Float64Array;
+  /** First token at the caller, since arrival, ms. NaN: none came. */
+  readonly ttftMs: Float64Array;
+  /** End at the caller, since arrival, ms. */
+  readonly responseMs: Float64Array;
+  /** Node that answered (the last one), -1: none. */
+  readonly node: Int16Array;
+  readonly outputTokens: Int32Array;
+  /** Times that it was sent again. */
+  readonly restarts: Uint8Array;
+}
+
+export interface SimulationResult {
+  readonly records: Records;
+  /** Price of each node over time: pairs of ms and USD per hour, the first at 0. */
+  readonly prices: readonly (readonly [number, number][])[];
+  /** Busy stretches of each node, ms: start, end, start, … */
+  readonly busy: readonly (readonly number[])[];
+  readonly nodeTotals: readonly VirtualNode["totals"][];
+  readonly herdIndex: number;
+  /** When the last request ended, ms. */
+  readonly endedAtMs: number;
+  readonly dispatches: number;
+  readonly events: number;
+  readonly gateways: readonly VirtualGateway[];
+}
+
+const ARRIVE = 0;
+const REACH = 1;
+const NODE = 2;
+const FIRST = 3;
+const END = 4;
+const LOST = 5;
+const POLL = 6;
+const KNOW = 7;
+const DISTURB = 8;
+const LEARN = 9;
+/** A later turn of a session: unlike `ARRIVE` it brings no next arrival. */
+const TURN = 10;
+
+/** Time that a streamed token costs on its way, ms (§2.1). */
+const STREAM_TOKEN_MS = 0.05;
+/** Polls where every decision sees the load as it is: they still bring the counters. */
+const HOUSEKEEPING_MS = 50;
+/** The poller refreshes medians about as often. */
+const LEARN_EVERY_MS = 1_000;
+/** A run whose last requests take longer than this after the last arrival is stuck. */
+const DRAIN_MAX_MS = 24 * 3_600_000;
+
+const SERVED = REQUEST_ENDS.indexOf("served");
+const REJECTED = REQUEST_ENDS.indexOf("rejected");
+const FAILED = REQUEST_ENDS.indexOf("failed");
+
+/** An attempt under way; slots are used again, and `generation` tells old events from new ones. */
+interface Slot {
+  generation: number;
+  request: number;
+  gateway: VirtualGateway;
+  dispatched: Dispatched;
+  promptTokens: number;
+  outputTokens: number;
+  hasReached: boolean;
+  firstTokenAtMs: number;
+  /** Tokens that it had given when its node went down. */
+  emittedTokens: number;
+}
+
+interface Snapshot {
+  readonly readAtMs: number;
+  readonly readings: readonly (Reading | "refused" | "silent")[];
+  readonly own: Int32Array;
+}
+
+/** Runs to the end of the last request. @throws Error when a request is left over: a fault of the simulator. */
+export function simulate(options: SimulationOptions): SimulationResult {
+  return new Simulation(options).run();
+}
+
+class Simulation {
+  readonly #plan: FleetPlan;
+  readonly #workload: Workload;
+  readonly #options: SimulationOptions;
+  readonly #heap = new EventHeap();
+  readonly #nodes: VirtualNode[];
+  readonly #gateways: VirtualGateway[];
+  readonly #records: Records;
+  readonly #disturbances: readonly Disturbance[];
+  readonly #intervalMs: number;
+  readonly #delayMs: number;
+  /** Failures that hold a node down, and blackouts that hide it; several may overlap. */
+  readonly #downs: Int32Array;
+  readonly #blackouts: Int32Array;
+  readonly #version: Int32Array;
+  readonly #scheduledMs: Float64Array;
+  readonly #prices: [number, number][][];
+  readonly #slots: Slot[] = [];
+  readonly #freeSlots: number[] = [];
+  readonly #admitted: (AdmittedRequest | null)[];
+  readonly #delivered: Int32Array;
+  readonly #snapshots: Snapshot[][];
+  readonly #herd: HerdMeter;
+  #nowMs = 0;
+  #ended = 0;
+  #events = 0;
+  #dispatches = 0;
+
+  constructor(options: SimulationOptions) {
+    const { plan, workload, seed } = options;
+    const { costPriority = "balanced", estimator = simpleEstimator, gateways = 1, noiseSigma = 0.05 } = options;
+    this.#options = options;
+    this.#plan = plan;
+    this.#workload = workload;
+    this.#intervalMs = options.metricsIntervalMs ?? 50;
+    this.#delayMs = options.metricsDelayMs ?? 0;
+    const { stepTokenBudget = 2_048 } = options;
+    this.#nodes = plan.nodes.map(({ constants }, row) => {
+      const random = seededRandom(seed + 1_000_003 * (row + 1));
+      return new VirtualNode({
+        constants,
+        maxSequences: MAX_SEQUENCES,
+        stepTokenBudget,
+        ...(noiseSigma > 0 ? { noise: noiseOf(random, noiseSigma) } : {}),
+        onFirstToken: (slot, atMs) => this.#onFirstToken(slot, atMs),
+        onFinished: (slot, atMs) => this.#onFinished(slot, atMs),
+      });
+    });
+    this.#gateways = Array.from({ length: gateways }, (_, index) => {
+      const router = options.createRouter?.() ?? null;
+      return new VirtualGateway({
+        plan,
+        classes: options.classes,
+        costPriority,
+        estimator,
+        router,
+        seed: seed + 17 * index,
+      });
+    });
+    const { count } = workload;
+    this.#records = {
+      end: new Uint8Array(count),
+      arrivedAtMs: new Float64Array(count).fill(Number.NaN),
+      ttftMs: new Float64Array(count).fill(Number.NaN),
+      responseMs: new Float64Array(count).fill(Number.NaN),
+      node: new Int16Array(count).fill(-1),
+      outputTokens: new Int32Array(count),
+      restarts: new Uint8Array(count),
+    };
+    this.#admitted = new Array<AdmittedRequest | null>(count).fill(null);
+    this.#delivered = new Int32Array(count);
+    const { failures = [], prices = [] } = options;
+    this.#disturbances = planDisturbances(plan, { failures, prices }, { durationS: workload.durationMs / 1000, seed });
+    this.#downs = new Int32Array(plan.nodes.length);
+    this.#blackouts = new Int32Array(plan.nodes.length);
+    this.#version = new Int32Array(plan.nodes.length);
+    this.#scheduledMs = new Float64Array(plan.nodes.length).fill(Number.POSITIVE_INFINITY);
+    this.#prices = plan.nodes.map(({ usdPerHour }) => [[0, usdPerHour]]);
+    this.#snapshots = this.#gateways.map(() => []);
+    this.#herd = new HerdMeter(plan.nodes.length);
+  }
+
+  run(): SimulationResult {
+    const { count, atMs, durationMs } = this.#workload;
+    const random = seededRandom(this.#options.seed + 3);
+    for (const [index, { atMs: whenMs }] of this.#disturbances.entries()) this.#heap.add(whenMs, DISTURB, index);
+    this.#gateways.forEach((gateway, index) => {
+      // every gateway has asked every node before the first request comes
+      this.#takeSnapshot(gateway, this.#snapshotOf(gateway, 0), 0);
+      gateway.refreshSpeeds();
+      this.#heap.add(random() * this.#pollEveryMs, POLL, index);
+      this.#heap.add(LEARN_EVERY_MS, LEARN, index);
+    });
+    // arrivals come in order, so each brings the next one: the heap stays small
+    if (count > 0) this.#heap.add(atMs[0] as number, ARRIVE, 0);
+    const lastMs = durationMs + DRAIN_MAX_MS;
+    while (this.#ended < count && this.#heap.pop()) {
+      this.#nowMs = this.#heap.atMs;
+      this.#events += 1;
+      if (this.#nowMs > lastMs)
+        throw new Error(`${count - this.#ended} requests never ended: a fault of the simulator`);
+      this.#handle(this.#heap.kind, this.#heap.a, this.#heap.b);
+    }
+    if (this.#ended !== count) throw new Error(`${count - this.#ended} requests never ended: a fault of the simulator`);
+    this.#options.onProgress?.(1);
+    return {
+      records: this.#records,
+      prices: this.#prices,
+      busy: this.#nodes.map(({ busy }) => busy),
+      nodeTotals: this.#nodes.map(({ totals }) => totals),
+      herdIndex: this.#herd.index(),
+      endedAtMs: this.#nowMs,
+      dispatches: this.#dispatches,
+      events: this.#events,
+      gateways: this.#gateways,
+    };
+  }
+
+  get #pollEveryMs(): number {
+    return this.#intervalMs > 0 ? this.#intervalMs : HOUSEKEEPING_MS;
+  }
+
+  #handle(kind: number, a: number, b: number): void {
+    switch (kind) {
+      case ARRIVE:
+        this.#scheduleNextArrival(a);
+        this.#arrive(a);
+        return;
+      case TURN:
+        this.#arrive(a);
+        return;
+      case REACH:
+        this.#reach(a, b);
+        return;
+      case NODE:
+        if (this.#version[a] !== b) return;
+        this.#node(a).advance(this.#nowMs);
+        this.#schedule(a);
+        return;
+      case FIRST:
+        this.#firstToken(a, b);
+        return;
+      case END:
+        this.#served(a, b);
+        return;
+      case LOST:
+        this.#lost(a, b);
+        return;
+      case POLL:
+        this.#poll(a);
+        return;
+      case KNOW:
+        this.#know(a);
+        return;
+      case LEARN:
+        this.#gateway(a).refreshSpeeds();
+        this.#heap.add(this.#nowMs + LEARN_EVERY_MS, LEARN, a);
+        return;
+      case DISTURB:
+        this.#disturb(this.#disturbances[a] as Disturbance);
+        return;
+      default:
+        throw new Error(`no event ${kind}`);
+    }
+  }
+
+  /** Requests come in order of time, first turns before all later ones: each brings the next. */
+  #scheduleNextArrival(request: number): void {
+    const { count, atMs } = this.#workload;
+    const nextMs = request + 1 < count ? (atMs[request + 1] as number) : Number.NaN;
+    if (!Number.isNaN(nextMs)) this.#heap.add(nextMs, ARRIVE, request + 1);
+    if ((request & 4095) === 0) this.#options.onProgress?.(this.#ended / count);
+  }
+
+  #arrive(request: number): void {
+    const { promptTokens, session, blocks, classes } = this.#workload;
+    this.#records.arrivedAtMs[request] = this.#nowMs;
+    const gateway = this.#gatewayOf(request);
+    this.#admitted[request] = gateway.admit(
+      {
+        index: request,
+        promptTokens: promptTokens[request] as number,
+        session: session[request] as number,
+        blocks: blocks[request] ?? null,
+        klass: classes[request] as number,
+      },
+      this.#nowMs,
+    );
+    this.#dispatch(request);
+  }
+
+  #dispatch(request: number): void {
+    const gateway = this.#gatewayOf(request);
+    const admitted = this.#admitted[request] as AdmittedRequest;
+    if (this.#intervalMs === 0) this.#freshen(gateway);
+    const dispatched = gateway.choose(admitted, this.#nowMs);
+    if (dispatched === null) {
+      this.#finish(request, (this.#records.restarts[request] as number) > 0 ? FAILED : REJECTED);
+      return;
+    }
+    this.#dispatches += 1;
+    this.#herd.note(dispatched.row, this.#nowMs);
+    const { promptTokens, outputTokens } = this.#workload;
+    const delivered = this.#delivered[request] as number;
+    const id = this.#takeSlot({
+      generation: 0,
+      request,
+      gateway,
+      dispatched,
+      // what came already is part of the prompt now
+      promptTokens: (promptTokens[request] as number) + delivered,
+      outputTokens: (outputTokens[request] as number) - delivered,
+      hasReached: false,
+      firstTokenAtMs: Number.NaN,
+      emittedTokens: 0,
+    });
+    const wayMs = REQUEST_OVERHEAD_MS + this.#halfWayMs(dispatched.row);
+    this.#heap.add(this.#nowMs + wayMs, REACH, id, (this.#slots[id] as Slot).generation);
+  }
+
+  #reach(id: number, generation: number): void {
+    const slot = this.#slotOf(id, generation);
+    if (slot === null) return;
+    const { row } = slot.dispatched;
+    if ((this.#downs[row] as number) > 0) {
+      this.#heap.add(this.#nowMs + this.#halfWayMs(row), LOST, id, generation);
+      return;
+    }
+    slot.hasReached = true;
+    const { promptTokens, outputTokens, request } = slot;
+    const blocks = this.#workload.blocks[request] ?? null;
+    this.#node(row).enqueue({ id, promptTokens, outputTokens, blocks }, this.#nowMs);
+    this.#schedule(row);
+  }
+
+  #onFirstToken(id: number, atMs: number): void {
+    const slot = this.#slots[id] as Slot;
+    const delayMs = this.#halfWayMs(slot.dispatched.row) + STREAM_TOKEN_MS;
+    this.#heap.add(atMs + delayMs, FIRST, id, slot.generation);
+  }
+
+  #onFinished(id: number, atMs: number): void {
+    const slot = this.#slots[id] as Slot;
+    const delayMs = this.#halfWayMs(slot.dispatched.row) + STREAM_TOKEN_MS * slot.outputTokens;
+    this.#heap.add(atMs + delayMs, END, id, slot.generation);
+  }
+
+  #firstToken(id: number, generation: number): void {
+    const slot = this.#slotOf(id, generation);
+    if (slot === null) return;
+    const { request, gateway, dispatched } = slot;
+    slot.firstTokenAtMs = this.#nowMs;
+    const { ttftMs, arrivedAtMs } = this.#records;
+    if (Number.isNaN(ttftMs[request])) ttftMs[request] = this.#nowMs - (arrivedAtMs[request] as number);
+    // of an answer that does not stream nothing is seen before its end
+    if (this.#isStream(request)) gateway.firstToken(dispatched);
+  }
+
+  #served(id: number, generation: number): void {
+    const slot = this.#slotOf(id, generation);
+    if (slot === null) throw new Error("an answer of an attempt that is over: a fault of the simulator");
+    const { request } = slot;
+    this.#endAttempt(slot, { kind: "answer", status: 200, verdict: null, retryAfterMs: Number.NaN }, slot.outputTokens);
+    this.#records.node[request] = slot.dispatched.row;
+    this.#delivered[request] = this.#workload.outputTokens[request] as number;
+    this.#freeSlot(id);
+    this.#finish(request, SERVED);
+  }
+
+  /** The node went down under it, or was down when it came. */
+  #lost(id: number, generation: number): void {
+    const slot = this.#slotOf(id, generation);
+    if (slot === null) return;
+    const { request } = slot;
+    this.#freeSlot(id);
+    const isCommitted = !Number.isNaN(slot.firstTokenAtMs) && this.#isStream(request);
+    // before its commit point an attempt leaves nothing with the caller
+    if (isCommitted) this.#delivered[request] = (this.#delivered[request] as number) + slot.emittedTokens;
+    const { move } = this.#endAttempt(slot, endOfLost(slot, isCommitted), Number.NaN);
+    this.#records.restarts[request] = Math.min(255, (this.#records.restarts[request] as number) + 1);
+    if (move.kind === "redispatch") {
+      this.#dispatch(request);
+      return;
+    }
+    if (!isCommitted) {
+      this.#finish(request, FAILED);
+      return;
+    }
+    // the caller sees a broken stream, and asks again with what it has (§2.5)
+    const { promptTokens, blocks, session, classes, outputTokens } = this.#workload;
+    if ((this.#delivered[request] as number) >= (outputTokens[request] as number)) {
+      // all of it came, and only the end of the stream was lost
+      this.#records.node[request] = slot.dispatched.row;
+      this.#finish(request, SERVED);
+      return;
+    }
+    this.#admitted[request] = slot.gateway.admit(
+      {
+        index: request,
+        promptTokens: (promptTokens[request] as number) + (this.#delivered[request] as number),
+        session: session[request] as number,
+        blocks: blocks[request] ?? null,
+        klass: classes[request] as number,
+      },
+      this.#nowMs,
+    );
+    this.#dispatch(request);
+  }
+
+  #endAttempt(slot: Slot, end: AttemptEnd, outputTokens: number) {
+    const { sentAtMs } = slot.dispatched.attempt;
+    const isStream = this.#isStream(slot.request);
+    return slot.gateway.end(this.#admitted[slot.request] as AdmittedRequest, slot.dispatched, end, {
+      outputTokens,
+      promptTokens: slot.promptTokens,
+      durationMs: this.#nowMs - sentAtMs,
+      firstTokenMs: isStream ? slot.firstTokenAtMs - sentAtMs : Number.NaN,
+      atMs: this.#nowMs,
+    });
+  }
+
+  #finish(request: number, end: number): void {
+    const records = this.#records;
+    if (records.end[request] !== 0) throw new Error(`request ${request} ended twice: a fault of the simulator`);
+    records.end[request] = end;
+    records.responseMs[request] = this.#nowMs - (records.arrivedAtMs[request] as number);
+    records.outputTokens[request] = this.#delivered[request] as number;
+    this.#admitted[request] = null;
+    this.#ended += 1;
+    const next = this.#workload.next[request] as number;
+    // an agent goes on, whatever became of its last call
+    if (next >= 0) this.#heap.add(this.#nowMs + (this.#workload.pauseMs[next] as number), TURN, next);
+  }
+
+  #poll(index: number): void {
+    const gateway = this.#gateway(index);
+    const snapshot = this.#snapshotOf(gateway, this.#nowMs);
+    if (this.#delayMs > 0) {
+      this.#snapshots[index]?.push(snapshot);
+      this.#heap.add(this.#nowMs + this.#delayMs, KNOW, index);
+    } else this.#takeSnapshot(gateway, snapshot, this.#nowMs);
+    this.#heap.add(this.#nowMs + this.#pollEveryMs, POLL, index);
+  }
+
+  #know(index: number): void {
+    const snapshot = this.#snapshots[index]?.shift();
+    if (snapshot !== undefined) this.#takeSnapshot(this.#gateway(index), snapshot, this.#nowMs);
+  }
+
+  #snapshotOf(gateway: VirtualGateway, readAtMs: number): Snapshot {
+    const readings = this.#nodes.map((node, row) => {
+      if ((this.#downs[row] as number) > 0) return "refused";
+      return (this.#blackouts[row] as number) > 0 ? "silent" : this.#readingOf(node, row);
+    });
+    return { readAtMs, readings, own: gateway.table.total.inFlight.slice(0, this.#nodes.length) };
+  }
+
+  #readingOf(node: VirtualNode, row: number): Reading {
+    const capacity = this.#plan.nodes[row]?.constants.kvCapacityTokens ?? Number.NaN;
+    return {
+      running: node.runningCount,
+      waiting: node.waitingCount,
+      outputTokens: node.outputTokensAt(this.#nowMs),
+      kvUse: node.usedTokens / capacity,
+    };
+  }
+
+  #takeSnapshot(gateway: VirtualGateway, { readAtMs, readings, own }: Snapshot, nowMs: number): void {
+    for (const [row, reading] of readings.entries()) {
+      if (typeof reading === "string")
+        gateway.missReading(row, { startMs: readAtMs, isRefused: reading === "refused", nowMs });
+      else gateway.takeReading(row, reading, { readAtMs, nowMs, ownAtScrape: own[row] as number });
+    }
+  }
+
+  /** Load as it is, for runs in which numbers do not age. */
+  #freshen(gateway: VirtualGateway): void {
+    for (const [row, node] of this.#nodes.entries()) {
+      if ((this.#downs[row] as number) > 0 || (this.#blackouts[row] as number) > 0) continue;
+      const ownAtScrape = gateway.table.total.inFlight[row] as number;
+      gateway.noteLoad(row, { running: node.runningCount, waiting: node.waitingCount }, ownAtScrape);
+    }
+  }
+
+  #disturb(event: Disturbance): void {
+    const { row } = event;
+    switch (event.kind) {
+      case "drain":
+        for (const gateway of this.#gateways) gateway.setDraining(row, true);
+        return;
+      case "down":
+        this.#downs[row] = (this.#downs[row] as number) + 1;
+        for (const { id, emittedTokens } of this.#node(row).drop(this.#nowMs)) {
+          const slot = this.#slots[id] as Slot;
+          slot.emittedTokens = emittedTokens;
+          this.#heap.add(this.#nowMs + this.#halfWayMs(row), LOST, id, slot.generation);
+        }
+        this.#schedule(row);
+        return;
+      case "up":
+        this.#downs[row] = (this.#downs[row] as number) - 1;
+        for (const gateway of this.#gateways) {
+          gateway.setDraining(row, false);
+          gateway.forgetPrefixes(row);
+        }
+        return;
+      case "slowness":
+        this.#node(row).setSlowness(event.factor, this.#nowMs);
+        this.#schedule(row);
+        return;
+      case "blackout":
+        this.#blackouts[row] = (this.#blackouts[row] as number) + (event.isOn ? 1 : -1);
+        return;
+      case "price":
+        this.#prices[row]?.push([this.#nowMs, event.usdPerHour]);
+        for (const gateway of this.#gateways) gateway.setPrice(row, event.usdPerHour);
+    }
+  }
+
+  /** The node's next event in the heap; an older one is void. */
+  #schedule(row: number): void {
+    const { nextEventMs } = this.#node(row);
+    if (nextEventMs === this.#scheduledMs[row]) return;
+    this.#scheduledMs[row] = nextEventMs;
+    this.#version[row] = (this.#version[row] as number) + 1;
+    if (nextEventMs < Number.POSITIVE_INFINITY) this.#heap.add(nextEventMs, NODE, row, this.#version[row]);
+  }
+
+  #isStream(request: number): boolean {
+    return Number.isNaN(this.#options.classes[this.#workload.classes[request] as number]?.responseMs);
+  }
+
+  #halfWayMs(row: number): number {
+    return (this.#plan.nodes[row]?.networkMs ?? 0) / 2;
+  }
+
+  #node(row: number): VirtualNode {
+    return this.#nodes[row] as VirtualNode;
+  }
+
+  #gateway(index: number): VirtualGateway {
+    return this.#gateways[index] as VirtualGateway;
+  }
+
+  /** Callers keep to nobody: every request comes to any gateway, the same one for every policy. */
+  #gatewayOf(request: number): VirtualGateway {
+    return this.#gateway(this.#gateways.length === 1 ? 0 : hashOf(request, this.#options.seed) % this.#gateways.length);
+  }
+
+  #takeSlot(slot: Slot): number {
+    const id = this.#freeSlots.pop();
+    if (id === undefined) return this.#slots.push(slot) - 1;
+    slot.generation = (this.#slots[id] as Slot).generation + 1;
+    this.#slots[id] = slot;
+    return id;
+  }
+
+  #freeSlot(id: number): void {
+    (this.#slots[id] as Slot).generation += 1;
+    this.#freeSlots.push(id);
+  }
+
+  #slotOf(id: number, generation: number): Slot | null {
+    const slot = this.#slots[id] as Slot;
+    return slot.generation === generation ? slot : null;
+  }
+}
+
+function endOfLost({ hasReached }: Slot, isCommitted: boolean): AttemptEnd {
+  if (isCommitted) return { kind: "interrupted", fault: "reset" };
+  return hasReached
+    ? { kind: "fault", fault: "reset", isUnsent: false }
+    : { kind: "fault", fault: "connect_refused", isUnsent: true };
+}
+
+function noiseOf(random: RandomSource, sigma: number): (steps: number) => number {
+  return (steps) => logNormalFactor(random, sigma / Math.sqrt(steps));
+}

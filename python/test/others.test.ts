@@ -4,16 +4,27 @@ import { describe, test } from "node:test";
 import { others, pass, setUp, TESTS } from "./python-run.ts";
 
 const setting = await setUp();
-const ignored = (names: readonly string[]) => names.flatMap((name) => ["--ignore", join(TESTS, `test_${name}.py`)]);
+const files = (names: readonly string[]) => names.map((name) => join(TESTS, `test_${name}.py`));
+
+/** The oldest and the newest run everything that needs no gateway. */
+const ofEdges = {
+  "every test without a gateway": [
+    ...files(["gateway", "openai", "conformance"]).flatMap((path) => ["--ignore", path]),
+    TESTS,
+  ],
+  "the conformance vectors": files(["conformance"]),
+};
+/** What interpreters differ in that has broken things: event loops, threads, generators, pickles. */
+const ofOthers = {
+  "the tests of streams, connections and copies": files(["streams", "http2", "life_of_a_client", "answers"]),
+};
 
 // most of a run is waiting for deadlines
 describe("python", { concurrency: 2 }, () => {
   for (const [index, { path, minor }] of others.entries()) {
     const isEdge = index === 0 || index === others.length - 1;
-    const which = isEdge ? "all tests" : "the tests but the conformance vectors";
-    test(`${which} that need no gateway pass on 3.${minor}`, async () => {
-      const left = ignored(["gateway", "openai", ...(isEdge ? [] : ["conformance"])]);
-      await pass(setting, path, [setting.environment.oldest], [...left, TESTS]);
-    });
+    for (const [which, tests] of Object.entries(isEdge ? ofEdges : ofOthers)) {
+      test(`${which} on 3.${minor}`, () => pass(setting, path, [setting.environment.oldest], tests));
+    }
   }
 });

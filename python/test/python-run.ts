@@ -52,6 +52,9 @@ export async function setUp(): Promise<Setting> {
   return { environment, scratch };
 }
 
+/** Made once for all runs of a file: importing what makes them takes longer than most tests. */
+let certificates: Promise<unknown> | undefined;
+
 /** Tests of pytest must pass. `path`: folders to import from, beside the SDK's source. */
 export async function pass(
   { environment, scratch }: Setting,
@@ -60,7 +63,8 @@ export async function pass(
   tests: readonly string[],
   stated: Readonly<Record<string, string>> = {},
 ): Promise<void> {
-  await succeed(environment.python, [join(TESTS, "make_certificates.py"), scratch]);
+  certificates ??= succeed(environment.python, [join(TESTS, "make_certificates.py"), scratch]);
+  await certificates;
   const filter = (process.env["ZML_TEST_PYTEST"] ?? "").split(" ").filter((flag) => flag !== "");
   const flags = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", FOLDER, "-c", CONFIG];
   const settings = { PYTHONPATH: [SOURCE, ...path].join(":"), ZML_TEST_CERTIFICATES: scratch, ...stated };

@@ -285,7 +285,7 @@ export class DataServer {
   }
 
   #onClientError(error: ParserError, socket: Duplex): void {
-    if (error.code === PREFACE_ERROR && socket instanceof Socket && !(socket instanceof TLSSocket)) {
+    if (error.code === PREFACE_ERROR && socket.writable && socket instanceof Socket && !(socket instanceof TLSSocket)) {
       if (takeOver(socket, error)) return this.#sessions.accept(socket);
     }
     this.#refuseConnection(error, socket);

@@ -11,6 +11,7 @@ import {
   healthy,
   LAST_CHUNK,
   type NodeScript,
+  plain,
   STREAM_HEAD,
   startScriptedNode,
   token,
@@ -213,4 +214,12 @@ test("a drain ends idle connections at once", async (t) => {
   const closed = new Promise((resolve) => session.once("close", resolve));
   await plane.server.drain(5000);
   await closed;
+});
+
+test("a status that HTTP/2 does not know is a 502, and nothing of ours fails", async (t) => {
+  const { session, plane } = await gateway(t, {}, (call) => call.write(plain(799, "{}")));
+  const { status } = await ask(session, POST, chatBody());
+  assert.equal(status, 502);
+  assert.deepEqual(plane.logs, []);
+  await plane.settled();
 });

@@ -6,6 +6,10 @@ import type { CallerLink, CallerRequest, CallerResponse } from "../caller.ts";
 /** Fields that HTTP/2 has no place for (RFC 9113, 8.2.2). */
 const CONNECTION_FIELDS: ReadonlySet<string> = new Set(["connection", "keep-alive", "transfer-encoding", "upgrade"]);
 
+/** HTTP/1.1 lets a node's status be anything of three digits; `node:http2` throws at what has no class. */
+const STATUS_MAX = 599;
+const BAD_GATEWAY = 502;
+
 /** The request: the stream itself, with what its head said. */
 export function callerRequestOf(
   stream: ServerHttp2Stream,
@@ -78,7 +82,10 @@ export class StreamResponse implements CallerResponse, CallerLink {
 
   writeHead(status: number, fields: string[] | Record<string, string> = []): this {
     if (this.destroyed || this.headersSent) return this;
-    const head: Record<string, string | number> = { ":status": status, ...this.#fields };
+    const head: Record<string, string | number> = {
+      ":status": status > STATUS_MAX ? BAD_GATEWAY : status,
+      ...this.#fields,
+    };
     if (Array.isArray(fields)) {
       for (let at = 0; at < fields.length; at += 2) head[fields[at] as string] = fields[at + 1] as string;
     } else Object.assign(head, fields);

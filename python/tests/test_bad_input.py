@@ -136,6 +136,20 @@ def test_a_client_of_the_other_kind_is_refused() -> None:
             zml.AsyncZML("http://x", http_client=http)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("make", [zml.ZML, zml.AsyncZML])
+@pytest.mark.parametrize(
+    "variable, value",
+    [("SSL_CERT_FILE", "/nowhere"), ("HTTP_PROXY", "ftp://u:s3cret@x"), ("ALL_PROXY", "http://u:s3cret@[::1")],
+)
+def test_an_environment_that_httpx_can_t_use_is_refused_with_what_to_check(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Any], variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(zml.ConfigurationError, match=f"check .*{variable}") as caught:
+        make("http://x")
+    assert "s3cret" not in text_of(caught.value)
+
+
 @pytest.mark.parametrize(
     "arguments, named",
     [

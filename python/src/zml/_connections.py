@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional
+from typing import Callable, Optional, TypeVar
 
 import httpx
+
+from ._errors import ConfigurationError
+
+_H = TypeVar("_H")
 
 # As many calls at once as the operating system lets one process have sockets by default, in round numbers.
 _MAX_CONNECTIONS = 1000
@@ -88,8 +92,20 @@ def _event_loop() -> object:
 
 def _blocking() -> httpx.Client:
     # HTTP/1.1: the threads that share a connection over HTTP/2 break it and add up their deadlines (decision 0014)
-    return httpx.Client(limits=LIMITS)
+    return _made(lambda: httpx.Client(limits=LIMITS))
 
 
 def _asynchronous() -> httpx.AsyncClient:
-    return httpx.AsyncClient(http2=True, limits=LIMITS)
+    return _made(lambda: httpx.AsyncClient(http2=True, limits=LIMITS))
+
+
+def _made(make: Callable[[], _H]) -> _H:
+    """Raises `ConfigurationError` for what httpx can't use of the environment."""
+    try:
+        return make()
+    except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:
+        # the text of the last two may show the proxy's password
+        raise ConfigurationError(
+            f"no HTTP client can be made with this environment ({type(error).__name__}): check SSL_CERT_FILE, "
+            "SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY and ALL_PROXY; for a SOCKS proxy install httpx[socks]"
+        ) from (error if isinstance(error, (OSError, ImportError)) else None)

@@ -21,6 +21,7 @@ const tasks = {
   "bench:stall": "bench/stall.ts",
   "bench:fleet": "bench/fleet.ts",
   "bench:clients": "bench/clients.ts",
+  "bench:routing": "bench/routing.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

@@ -47,7 +47,7 @@ function worksOf(groups: readonly (readonly PlannedNode[])[], shape: RequestShap
 }
 
 /** Mean lengths of the requests of a class. */
-export function shapeOf(workload: Workload, klass: number): RequestShape & { readonly requests: number } {
+function shapeOf(workload: Workload, klass: number): RequestShape & { readonly requests: number } {
   let requests = 0;
   let promptTokens = 0;
   let squaredPromptTokens = 0;

@@ -48,7 +48,6 @@ export interface SimulationOptions {
 
 /** How a request ended. */
 export const REQUEST_ENDS = ["pending", "served", "rejected", "failed"] as const;
-export type RequestEnd = (typeof REQUEST_ENDS)[number];
 
 /** What became of each request; index = request of the workload. */
 export interface Records {

@@ -36,12 +36,19 @@ export interface H2Node {
 
 export async function startH2Node(
   script: H2Script,
-  options: { settings?: object; tls?: object; onSession?: (session: ServerHttp2Session) => void; port?: number } = {},
+  options: {
+    settings?: object;
+    tls?: object;
+    /** More options of the server. */
+    server?: object;
+    onSession?: (session: ServerHttp2Session) => void;
+    port?: number;
+  } = {},
 ): Promise<H2Node> {
   const settings = options.settings ?? {};
   const server =
     options.tls === undefined
-      ? createServer({ settings })
+      ? createServer({ settings, ...options.server })
       : createSecureServer({ settings, allowHTTP1: false, ...options.tls });
   server.on("session", (session: ServerHttp2Session) => {
     node.connections += 1;

@@ -1,10 +1,28 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FIELD_CASES } from "./field-cases.ts";
-import { readme, readmeWithTable, testsOfCases } from "./field-map.ts";
+import { cellOf, rowsOfReadme, testsOfCases } from "./field-map.ts";
 
-test("the table of the field suite is what the titles of the tests say", () => {
-  assert.equal(readme(), readmeWithTable(), "run: node packages/gateway/test/field/field-map.ts");
+const UPDATE = "run: node packages/gateway/test/field/field-map.ts";
+
+test("the table has each case once, with its claim, and names tests that exist", () => {
+  const rows = rowsOfReadme();
+  const claims = Object.entries(FIELD_CASES).map(([id, [claim]]) => [id, claim]);
+  assert.deepEqual(
+    rows.map(({ id, claim }) => [id, claim]),
+    claims,
+    UPDATE,
+  );
+  const known = new Set(testsOfCases().map(({ id, file, title }) => `${id} ${cellOf(file, title)}`));
+  const lost = rows.flatMap(({ id, tests }) => tests.map((test) => `${id} ${test}`).filter((test) => !known.has(test)));
+  assert.deepEqual(lost, [], UPDATE);
+});
+
+test("a row that says tested names a test, and a row that names none says why", () => {
+  for (const { id, tests, state } of rowsOfReadme()) {
+    assert.equal(state.startsWith("tested"), tests.length > 0, `${id}: ${state}. ${UPDATE}`);
+    if (tests.length === 0) assert.match(state, /owned by|open: /, id);
+  }
 });
 
 test("every id in a title is a case of the list", () => {

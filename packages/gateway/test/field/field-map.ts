@@ -39,22 +39,33 @@ export function filesOfCases(): string[] {
 const README = join(import.meta.dirname, "README.md");
 const START = "<!-- table -->\n";
 
-/** README.md with the table as it should be. */
-export function readmeWithTable(): string {
-  const text = readFileSync(README, "utf8");
-  return text.slice(0, text.indexOf(START) + START.length) + renderTable();
+/** A row of the table of README.md. */
+export interface CaseRow {
+  readonly id: string;
+  readonly claim: string;
+  /** As `cellOf` writes them. */
+  readonly tests: readonly string[];
+  readonly state: string;
 }
 
-/** README.md as it is. */
-export function readme(): string {
-  return readFileSync(README, "utf8");
+/** The rows of the table as it stands. */
+export function rowsOfReadme(): CaseRow[] {
+  return readFileSync(README, "utf8")
+    .split("\n")
+    .filter((line) => /^\| [A-M]\d\d \|/.test(line))
+    .map((line) => {
+      const [id = "", claim = "", tests = "", state = ""] = line.slice(2, -2).split(" | ");
+      return { id, claim, tests: tests === NONE ? [] : tests.split("<br>"), state };
+    });
 }
+
+const NONE = "–";
 
 function renderTable(): string {
   const tests = testsOfCases();
   const rows = Object.entries(FIELD_CASES).map(([id, [claim, note = {}]]) => {
     const mine = tests.filter((test) => test.id === id);
-    const where = mine.map(({ file, title }) => `${shortOf(file)}: ${title.replaceAll("|", "\\|")}`).join("<br>");
+    const where = mine.map(({ file, title }) => cellOf(file, title)).join("<br>");
     const isHere = mine.some(({ file }) => file.startsWith(FIELD));
     const isElsewhere = mine.some(({ file }) => !file.startsWith(FIELD));
     const state = [
@@ -63,13 +74,18 @@ function renderTable(): string {
       ...(note.owner === undefined ? [] : [`owned by ${note.owner}`]),
       ...(note.open === undefined ? [] : [`open: ${note.open}`]),
     ];
-    return `| ${id} | ${claim} | ${where === "" ? "–" : where} | ${state.join("; ")} |\n`;
+    return `| ${id} | ${claim} | ${where === "" ? NONE : where} | ${state.join("; ")} |\n`;
   });
   return `\n| case | claim | tests | state |\n|---|---|---|---|\n${rows.join("")}`;
 }
 
-function shortOf(file: string): string {
-  return relative("gateway/test", file).startsWith("..") ? file : relative("gateway/test", file);
+/** A test as the table shows it: its file, below `packages/gateway/test` or `packages`, and its title. */
+export function cellOf(file: string, title: string): string {
+  const below = relative("gateway/test", file);
+  return `${below.startsWith("..") ? file : below}: ${title.replaceAll("|", "/")}`;
 }
 
-if (process.argv[1] === import.meta.filename) writeFileSync(README, readmeWithTable());
+if (process.argv[1] === import.meta.filename) {
+  const text = readFileSync(README, "utf8");
+  writeFileSync(README, text.slice(0, text.indexOf(START) + START.length) + renderTable());
+}

@@ -11,6 +11,7 @@ import type { Gateway } from "../../src/control/gateway.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "../control-fixture.ts";
 import { RawClient } from "../raw-client.ts";
 import { isLong, longForm, pause } from "./field-fixture.ts";
+import { serve } from "./served-gateway.ts";
 
 const stateOf = (gateway: Gateway, id: string): string =>
   gateway.stats().fleet.nodes.find((node) => node.id === id)?.state ?? "gone";
@@ -161,18 +162,19 @@ describe("shutdown and reload", () => {
     longForm,
     async (t) => {
       const node = await fakeNode(t, { speedUp: isLong ? 1 : 20, outputTokens: isLong ? 2000 : 1500 });
-      const { gateway, served } = await serve(
-        t,
-        `timeouts: { drain_ms: 60000 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
-      );
-      const answers = await Promise.all(Array.from({ length: 20 }, () => streamFrom(gateway)));
-      const idle = await RawClient.open(Number(gateway.split(":")[1]));
+      const {
+        data,
+        process: served,
+        port,
+      } = await serve(t, `timeouts: { drain_ms: 60000 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`);
+      const answers = await Promise.all(Array.from({ length: 20 }, () => streamFrom(data)));
+      const idle = await RawClient.open(port);
       idle.send("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
       await idle.answer();
       const exit = once(served, "exit");
       served.kill("SIGTERM");
       await idle.closed();
-      await until("nobody is let in", async () => !(await canConnect(gateway)));
+      await until("nobody is let in", async () => !(await canConnect(port)));
       for (const answer of answers) assert.match(await answer.text(), /\[DONE\]\n\n$/);
       assert.deepEqual(await exit, [0, null]);
     },
@@ -180,11 +182,11 @@ describe("shutdown and reload", () => {
 
   test("L01: streams that outlast the grace end with an error that says why, and the process ends", async (t) => {
     const node = await fakeNode(t, { speedUp: 1, outputTokens: 4000 });
-    const { gateway, served } = await serve(
+    const { data, process: served } = await serve(
       t,
       `timeouts: { drain_ms: 300 }\nnodes: [{ id: a, url: "${node.url}", family: F }]\n`,
     );
-    const answers = await Promise.all(Array.from({ length: 5 }, () => streamFrom(gateway)));
+    const answers = await Promise.all(Array.from({ length: 5 }, () => streamFrom(data)));
     const exit = once(served, "exit");
     served.kill("SIGTERM");
     for (const answer of answers) assert.match(await answer.text(), /"code":"shutting_down"/);
@@ -222,28 +224,6 @@ describe("shutdown and reload", () => {
   });
 });
 
-/** Starts `zml serve` on this configuration. */
-async function serve(t: TestContext, text: string): Promise<{ gateway: string; served: ReturnType<typeof spawn> }> {
-  const path = join(folder(t), "zml.yaml");
-  writeFileSync(path, `${PORTS}${text}`);
-  const zml = join(import.meta.dirname, "../../bin/zml.mjs");
-  const served = spawn(process.execPath, [zml, "serve", "-c", path], { stdio: ["ignore", "pipe", "ignore"] });
-  t.after(() => served.kill("SIGKILL"));
-  let stdout = "";
-  served.stdout?.setEncoding("utf8").on("data", (piece: string) => {
-    stdout += piece;
-  });
-  await until("it is ready", () => {
-    assert.equal(served.exitCode, null);
-    return stdout.includes("\n");
-  });
-  const gateway = /data=(\S+)/.exec(stdout)?.[1] ?? "";
-  await until("it knows its model", async () =>
-    (await (await fetch(`http://${gateway}/v1/models`)).text()).includes('"m"'),
-  );
-  return { gateway, served };
-}
-
 async function streamFrom(gateway: string): Promise<Response> {
   const response = await fetch(`http://${gateway}/v1/chat/completions`, {
     method: "POST",
@@ -253,10 +233,9 @@ async function streamFrom(gateway: string): Promise<Response> {
   return response;
 }
 
-async function canConnect(gateway: string): Promise<boolean> {
-  const [, port] = gateway.split(":");
+async function canConnect(port: number): Promise<boolean> {
   try {
-    const client = await RawClient.open(Number(port));
+    const client = await RawClient.open(port);
     client.socket.destroy();
     return true;
   } catch {

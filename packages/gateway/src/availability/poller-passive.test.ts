@@ -369,6 +369,23 @@ describe("traffic that is not ours", () => {
   });
 });
 
+describe("a node that refuses", () => {
+  it("is asked again within 300 ms, and out then: requests hang on it", async () => {
+    let behaviour: Behaviour = busyVllm({ running: 0, generated: 0 });
+    const asked: number[] = [];
+    const { time, table, poller, run } = start(() => {
+      if (behaviour === "refused") asked.push(time.nowMs);
+      return behaviour;
+    });
+    await run(12_000);
+    behaviour = "refused";
+    while (table.isUnhealthy[0] === 0 && time.nowMs < 30_000) await run(time.nowMs + 50);
+    const [first = Number.NaN] = asked;
+    assert.ok(time.nowMs - first <= 300, `${time.nowMs - first} ms after the first refusal`);
+    await poller.stop();
+  });
+});
+
 describe("a node that is silent", () => {
   it("is asked one path at a time, and is seen at most an interval and a time-out after it returns", async () => {
     let isSilent = false;

@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
+import { reach } from "../src/commands/check-nodes-socket.ts";
 import { readConfig } from "../src/config/read-config.ts";
 import type { ServerTls } from "../src/thread-messages.ts";
 import { certificatePath, identity, pem } from "./certificates.ts";
@@ -308,4 +309,34 @@ test("what is wrong with a node's TLS is told with its path, and skip-verify is 
   const skipped = read("https://x", "insecure_skip_verify: true");
   assert.deepEqual(skipped.errors, []);
   assert.match(skipped.warnings[0]?.message ?? "", /insecure_skip_verify: whoever is on the way/);
+});
+
+test("zml nodes check goes to a node the way traffic does: with the node's own TLS", async (t) => {
+  const node = createHttpsServer(identity("server"), (request, response) => {
+    request.resume();
+    const body = request.method === "GET" ? '{"data":[{"id":"m"}]}' : chatAnswer("tls");
+    response.writeHead(200, { "content-type": "application/json" }).end(body);
+  });
+  await new Promise<void>((resolve) => node.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    node.close();
+    node.closeAllConnections();
+  });
+  const { port } = node.address() as AddressInfo;
+  for (const [tls, reached] of [
+    [{ ca: pem("ca"), cert: null, key: null, serverName: null, skipVerify: false }, true],
+    [null, false],
+  ] as const) {
+    const found = await reach({
+      url: `https://127.0.0.1:${port}`,
+      serverName: null,
+      allowsLinkLocal: false,
+      tls,
+      connectMs: 2000,
+      signal: AbortSignal.timeout(5000),
+    });
+    assert.equal(found.isReached, reached);
+    if (found.isReached) found.socket.destroy();
+    else assert.equal(found.stage, "tls");
+  }
 });

@@ -100,8 +100,8 @@ function askOnce(
 ): Promise<Asked> {
   const { path, isStreamed, body } = REQUESTS[endpoint];
   const { promise, resolve } = Promise.withResolvers<Asked>();
-  const { serverName = null, allowsLinkLocal = false } = spec;
-  const limits = { connectMs: spec.health.timeoutMs, headerBytes: 65_536, serverName, allowsLinkLocal };
+  const { serverName = null, allowsLinkLocal = false, tls = null } = spec;
+  const limits = { connectMs: spec.health.timeoutMs, headerBytes: 65_536, serverName, allowsLinkLocal, tls };
   const connection = new NodeConnection(targetOf(spec.url, limits));
   const startedAtMs = performance.now();
   const answer = new AnswerReader(isStreamed, startedAtMs);

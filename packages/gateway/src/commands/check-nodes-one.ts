@@ -4,6 +4,7 @@ import type { Endpoint } from "@zml/engine";
 import type { Config, NodeConfig, ServedModel } from "@zml/protocol";
 import type { PollFetch } from "../availability/poll-fetch.ts";
 import { pathOf } from "../availability/url.ts";
+import type { NodeTls } from "../http1/open-socket.ts";
 import { askModel } from "./check-nodes-ask.ts";
 import type { AskedModel, Findings } from "./check-nodes-findings.ts";
 import { type Polled, pollOnce, specOf } from "./check-nodes-poll.ts";
@@ -13,6 +14,8 @@ export interface CheckOptions {
   readonly config: NodeConfig;
   /** The node's own key; null: none. */
   readonly apiKey: string | null;
+  /** Its own TLS; null: the system's authorities. */
+  readonly tls: NodeTls | null;
   /** Models that the file registers, of any account. */
   readonly registered: Config["models"];
   readonly fetch: PollFetch;
@@ -29,11 +32,11 @@ const IDLE_MS_MAX = 10_000;
 
 /** Never rejects, and ends in time whatever the node does. */
 export async function checkNode(options: CheckOptions): Promise<Findings> {
-  const { config, apiKey, fetch, timeoutMs } = options;
+  const { config, apiKey, tls, fetch, timeoutMs } = options;
   const signal = AbortSignal.timeout(timeoutMs);
-  const spec = specOf(config, apiKey);
+  const spec = specOf(config, apiKey, tls);
   const { url, serverName, allowLinkLocal, timeouts, health, keepAliveMs } = config;
-  const target = { url, serverName, allowsLinkLocal: allowLinkLocal, connectMs: timeouts.connectMs, signal };
+  const target = { url, serverName, allowsLinkLocal: allowLinkLocal, tls, connectMs: timeouts.connectMs, signal };
   const nothing = { config, polled: null, keepAlive: null, models: [], unasked: 0 };
   const reached = await reach(target);
   if (!reached.isReached) return { ...nothing, reach: reached, nowMs: Date.now() };

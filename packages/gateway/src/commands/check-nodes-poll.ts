@@ -6,6 +6,7 @@ import { type Adapter, adapterFor, type NodeReading } from "../availability/adap
 import type { NodeSpec } from "../availability/index.ts";
 import type { PollFetch } from "../availability/poll-fetch.ts";
 import { pollRound, type RoundPlan, type RoundResult } from "../availability/poll-round.ts";
+import type { NodeTls } from "../http1/open-socket.ts";
 
 /** What was found out. */
 export interface Polled {
@@ -53,8 +54,8 @@ export async function pollOnce(spec: NodeSpec, fetch: PollFetch, signal: AbortSi
   return { ...polled, shown: (await ask({ adapter: null })).detected };
 }
 
-/** A node of the configuration, as it is polled. @param apiKey its own key; null: none. */
-export function specOf(config: NodeConfig, apiKey: string | null): NodeSpec {
+/** A node of the configuration, as it is polled. @param apiKey its own key; null: none. @param tls its own TLS; null: none. */
+export function specOf(config: NodeConfig, apiKey: string | null, tls: NodeTls | null): NodeSpec {
   const isCustom = config.engine === "custom";
   return {
     row: 0,
@@ -68,6 +69,7 @@ export function specOf(config: NodeConfig, apiKey: string | null): NodeSpec {
     custom: isCustom ? config.custom : null,
     serverName: config.serverName,
     allowsLinkLocal: config.allowLinkLocal,
+    tls,
     health: config.health,
     maxInFlight: config.maxInFlight,
     placements: [],

@@ -5,12 +5,15 @@ import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls, TLSSocket } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { targetOf } from "../http1/node-connection.ts";
+import { type NodeTls, tlsOptions } from "../http1/open-socket.ts";
 
 /** Where to go. */
 export interface SocketTarget {
   readonly url: string;
   readonly serverName: string | null;
   readonly allowsLinkLocal: boolean;
+  /** Its own TLS; null: the system's authorities. */
+  readonly tls: NodeTls | null;
   readonly connectMs: number;
   /** Aborts when the check's time is over. */
   readonly signal: AbortSignal;
@@ -31,7 +34,14 @@ export type Reach =
     };
 
 /** Looks the name up and connects, as traffic would. Never rejects. */
-export async function reach({ url, serverName, allowsLinkLocal, connectMs, signal }: SocketTarget): Promise<Reach> {
+export async function reach({
+  url,
+  serverName,
+  allowsLinkLocal,
+  tls,
+  connectMs,
+  signal,
+}: SocketTarget): Promise<Reach> {
   const limits = { connectMs, headerBytes: 0, serverName, allowsLinkLocal };
   const { host, port, isTls } = targetOf(url, limits);
   const startedAtMs = performance.now();
@@ -46,7 +56,7 @@ export async function reach({ url, serverName, allowsLinkLocal, connectMs, signa
   if (allowed.length === 0) return { isReached: false, stage: "name", code: "link_local" };
   let last: Reach = { isReached: false, stage: "connect", code: "timeout" };
   for (const { address } of allowed) {
-    const tried = await open(address, { port, tlsName: isTls ? (serverName ?? host) : null, deadline });
+    const tried = await open(address, { port, tlsName: isTls ? (serverName ?? host) : null, tls, deadline });
     if (!(tried instanceof Object && "stage" in tried)) {
       const isSecure = tried instanceof TLSSocket;
       const until = isSecure ? new Date(tried.getPeerCertificate().valid_to) : null;
@@ -68,15 +78,20 @@ export async function reach({ url, serverName, allowsLinkLocal, connectMs, signa
 /** An open socket, or why there is none. */
 function open(
   address: string,
-  { port, tlsName, deadline }: { port: number; tlsName: string | null; deadline: AbortSignal },
+  {
+    port,
+    tlsName,
+    tls,
+    deadline,
+  }: { port: number; tlsName: string | null; tls: NodeTls | null; deadline: AbortSignal },
 ): Promise<Socket | { stage: "connect" | "tls"; code: string }> {
   const { promise, resolve } = Promise.withResolvers<Socket | { stage: "connect" | "tls"; code: string }>();
-  const name = tlsName !== null && isIP(tlsName) === 0 ? { servername: tlsName } : {};
+  const secure = tlsName === null ? {} : tlsOptions({ host: tlsName, tls });
   const socket =
     tlsName === null
       ? connect({ host: address, port })
       : // `host` is what a certificate has to name
-        connectTls({ host: tlsName, port, ALPNProtocols: ["http/1.1"], ...name, lookup: fixedLookup(address) });
+        connectTls({ host: tlsName, port, ALPNProtocols: ["http/1.1"], ...secure, lookup: fixedLookup(address) });
   let stage: "connect" | "tls" = "connect";
   const fail = (code: string): void => {
     socket.destroy();

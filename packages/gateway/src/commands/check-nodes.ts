@@ -5,6 +5,7 @@ import { createPollClient } from "../availability/poll-fetch.ts";
 import { formatProblems } from "../config/config-problem.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { FleetReportJson, NodeReportJson } from "../control/fleet-report.ts";
+import { nodeTls } from "../control/worker-view.ts";
 import { askAdmin } from "./ask-admin.ts";
 import { atMost, checkNode } from "./check-nodes-one.ts";
 import { peerPoints, routerPoints } from "./check-nodes-peers.ts";
@@ -77,7 +78,14 @@ async function checkAll(
   const client = createPollClient();
   try {
     const all = await atMost(NODES_AT_ONCE, nodes, (node) =>
-      checkNode({ config: node, apiKey: keyOf(node), registered: config.models, fetch: client.fetch, timeoutMs }),
+      checkNode({
+        config: node,
+        apiKey: keyOf(node),
+        tls: nodeTls(node.tls, secrets),
+        registered: config.models,
+        fetch: client.fetch,
+        timeoutMs,
+      }),
     );
     const peers = peerPoints(all);
     return all.map((findings, index) => {

@@ -135,7 +135,7 @@ async function probe(
 ): Promise<ProbedNode> {
   const file = configFileSchema.parse({});
   const parsed = nodeSchema.parse({ id, url, family: family ?? PLACEHOLDER_FAMILY });
-  const spec = specOf(completeNode(parsed, completeConfig(file, { cores: 1 }, null), FILE_ORIGIN), key);
+  const spec = specOf(completeNode(parsed, completeConfig(file, { cores: 1 }), FILE_ORIGIN), key, null);
   const { engine, reading, result } = await pollOnce(spec, fetch, AbortSignal.timeout(timeoutMs));
   const { health, models } = result.responses;
   const found = { id, url, family, engine, reading };

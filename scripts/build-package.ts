@@ -1,7 +1,7 @@
 // Builds the gateway to JavaScript for publishing: packages/gateway/dist. Runs before `npm pack` (prepack).
 // The workspaces' own packages are bundled; what package.json lists under dependencies, optional ones included, stays
 // outside.
-import { readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type Plugin, rolldown } from "rolldown";
 
@@ -19,6 +19,15 @@ const external = Object.keys({ ...manifest.dependencies, ...manifest.optionalDep
 
 const outDir = join(gateway, "dist");
 rmSync(outDir, { recursive: true, force: true });
+
+// What `zml simulate` reads, where the built modules look for it (packages/simulator/src/data-file.ts): the node model and
+// the trace of its default workload. Other traces are given by path.
+const dataDir = join(gateway, "data");
+rmSync(dataDir, { recursive: true, force: true });
+mkdirSync(dataDir);
+for (const name of ["README.md", "node-params.csv", "azure2023-conv.csv"]) {
+  cpSync(join(root, "packages", "simulator", "data", name), join(dataDir, name));
+}
 
 const bundle = await rolldown({
   input: entries,

@@ -77,6 +77,11 @@ test("the installed command says the version of the package", () => {
   assert.equal(zml("--version").trim(), installed.manifest.version);
 });
 
+test("the installed command simulates, with the data that it brings", () => {
+  write("scenario.yaml", "workload: { rps: 5, duration_s: 5 }\npolicies: [zml-cost]\n");
+  assert.match(zml("simulate", "-f", "scenario.yaml"), /^11 nodes .*\n.*\n\n.*\nzml-cost +\d/);
+});
+
 test("the installed command checks a good file and a bad one", () => {
   write("good.yaml", "nodes:\n  - { id: a, url: http://a, family: H100, models: [m] }\n");
   assert.match(zml("check-config", "-c", "good.yaml"), /good\.yaml: ok, 1 node, 0 policies, 0 models, 0 warnings\n$/);
@@ -123,11 +128,14 @@ models:
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });
 
-test("the tarball holds the built command, its licence and a README, and nothing else", () => {
+/** What `zml simulate` reads, with where it comes from and its licences. */
+const DATA = ["data/README.md", "data/azure2023-conv.csv", "data/node-params.csv"];
+
+test("the tarball holds the built command, its data, its licence and a README, and nothing else", () => {
   const built = readdirSync(join(installed.folder, "dist")).map((name) => `dist/${name}`);
   assert.deepEqual(
     [...installed.files].sort(),
-    ["LICENSE", "README.md", "bin/zml.mjs", "package.json", ...built].sort(),
+    ["LICENSE", "README.md", "bin/zml.mjs", "package.json", ...DATA, ...built].sort(),
   );
   assert.ok(built.includes("dist/main.js") && built.includes("dist/worker.js"), built.join());
   // Node strips no types below node_modules

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -122,6 +122,13 @@ describe("zml simulate", () => {
     const { policies } = JSON.parse((await run(yaml, { json: true })).out);
     assert.ok(policies.PFX.requests > 60);
     assert.ok(policies.PFX.prefix_share > 0.5, "two of three blocks are shared");
+  });
+  it("runs the scenario of its page", async () => {
+    const page = readFileSync(new URL("../../../../docs/operations/simulate.md", import.meta.url), "utf8");
+    const yaml = /```yml\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
+    const { code, out, error } = await run(yaml.replace("load: 0.5 ", "load: 0.05 "));
+    assert.deepEqual([code, error], [EXIT.ok, ""]);
+    assert.match(out, /\nzml-latency +\d/);
   });
   it("says that there is no such file", async () => {
     let error = "";

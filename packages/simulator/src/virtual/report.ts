@@ -2,8 +2,9 @@
 
 import type { FleetPlan } from "./fleet-plan.ts";
 import { busyUsd, provisionedUsd } from "./money.ts";
+import { FAILED, REJECTED, SERVED } from "./records.ts";
 import { isWithinTargets, type RequestClass } from "./request-classes.ts";
-import { REQUEST_ENDS, type SimulationResult } from "./simulate.ts";
+import type { SimulationResult } from "./simulate.ts";
 import type { Workload } from "./workload.ts";
 
 /** Nearest-rank quantiles, ms. Null: nothing was served. */
@@ -55,10 +56,6 @@ export interface NodeJson {
   /** Share of the time in which it had work. */
   readonly busy_share: number;
 }
-
-const SERVED = REQUEST_ENDS.indexOf("served");
-const REJECTED = REQUEST_ENDS.indexOf("rejected");
-const FAILED = REQUEST_ENDS.indexOf("failed");
 
 /**
  * Judges a run. Requests that arrived before `warmUpMs` count neither for attainment nor tokens, and money counts from

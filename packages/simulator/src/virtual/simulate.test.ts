@@ -4,11 +4,12 @@ import { outstanding } from "../../../engine/src/testing/fleet.ts";
 import { seededRandom } from "../seeded-random.ts";
 import type { FailureSpec } from "./disturbances.ts";
 import { FLEETS, type NodeGroup, planFleet } from "./fleet-plan.ts";
+import { REQUEST_ENDS } from "./records.ts";
 import { reportOf } from "./report.ts";
 import { requestClasses } from "./request-classes.ts";
 import { leastRequest, roundRobin } from "./routers/classical.ts";
 import { bestFit, prefixAffinity, shortestPredictedLatency } from "./routers/scripted.ts";
-import { REQUEST_ENDS, type SimulationOptions, simulate } from "./simulate.ts";
+import { type SimulationOptions, simulate } from "./simulate.ts";
 import type { Trace } from "./traces/trace.ts";
 import { createWorkload } from "./workload.ts";
 

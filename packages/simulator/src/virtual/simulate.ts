@@ -5,21 +5,18 @@
 
 import { type AttemptEnd, type CostPriority, type Estimator, simpleEstimator } from "@zml/engine";
 import { logNormalFactor, type RandomSource, seededRandom } from "../seeded-random.ts";
+import { AttemptSlots, type Slot } from "./attempt-slots.ts";
 import { type Disturbance, type FailureSpec, type PriceSpec, planDisturbances } from "./disturbances.ts";
 import { EventHeap } from "./event-heap.ts";
 import type { FleetPlan } from "./fleet-plan.ts";
 import { HerdMeter } from "./herd-meter.ts";
+import { Polls } from "./polls.ts";
+import { createRecords, FAILED, REJECTED, type Records, SERVED } from "./records.ts";
 import type { RequestClass } from "./request-classes.ts";
 import { hashOf } from "./routers/classical.ts";
 import { REQUEST_OVERHEAD_MS } from "./routers/predict.ts";
 import type { Router } from "./routers/router.ts";
-import {
-  type AdmittedRequest,
-  type Dispatched,
-  MAX_SEQUENCES,
-  type Reading,
-  VirtualGateway,
-} from "./virtual-gateway.ts";
+import { type AdmittedRequest, MAX_SEQUENCES, VirtualGateway } from "./virtual-gateway.ts";
 import { VirtualNode } from "./virtual-node.ts";
 import type { Workload } from "./workload.ts";
 
@@ -44,26 +41,6 @@ export interface SimulationOptions {
   readonly seed: number;
   /** Told the share of requests that have ended, 0..1, now and then. */
   readonly onProgress?: (share: number) => void;
-}
-
-/** How a request ended. */
-export const REQUEST_ENDS = ["pending", "served", "rejected", "failed"] as const;
-
-/** What became of each request; index = request of the workload. */
-export interface Records {
-  /** Index into `REQUEST_ENDS`. */
-  readonly end: Uint8Array;
-  /** Arrival, ms: those of later turns are a result. */
-  readonly arrivedAtMs: Float64Array;
-  /** First token at the caller, since arrival, ms. NaN: none came. */
-  readonly ttftMs: Float64Array;
-  /** End at the caller, since arrival, ms. */
-  readonly responseMs: Float64Array;
-  /** Node that answered (the last one), -1: none. */
-  readonly node: Int16Array;
-  readonly outputTokens: Int32Array;
-  /** Times that it was sent again. */
-  readonly restarts: Uint8Array;
 }
 
 export interface SimulationResult {
@@ -96,36 +73,10 @@ const TURN = 10;
 
 /** Time that a streamed token costs on its way, ms (§2.1). */
 const STREAM_TOKEN_MS = 0.05;
-/** Polls where every decision sees the load as it is: they still bring the counters. */
-const HOUSEKEEPING_MS = 50;
 /** The poller refreshes medians about as often. */
 const LEARN_EVERY_MS = 1_000;
 /** A run whose last requests take longer than this after the last arrival is stuck. */
 const DRAIN_MAX_MS = 24 * 3_600_000;
-
-const SERVED = REQUEST_ENDS.indexOf("served");
-const REJECTED = REQUEST_ENDS.indexOf("rejected");
-const FAILED = REQUEST_ENDS.indexOf("failed");
-
-/** An attempt under way; slots are used again, and `generation` tells old events from new ones. */
-interface Slot {
-  generation: number;
-  request: number;
-  gateway: VirtualGateway;
-  dispatched: Dispatched;
-  promptTokens: number;
-  outputTokens: number;
-  hasReached: boolean;
-  firstTokenAtMs: number;
-  /** Tokens that it had given when its node went down. */
-  emittedTokens: number;
-}
-
-interface Snapshot {
-  readonly readAtMs: number;
-  readonly readings: readonly (Reading | "refused" | "silent")[];
-  readonly own: Int32Array;
-}
 
 /** Runs to the end of the last request. @throws Error when a request is left over: a fault of the simulator. */
 export function simulate(options: SimulationOptions): SimulationResult {
@@ -141,19 +92,13 @@ class Simulation {
   readonly #gateways: VirtualGateway[];
   readonly #records: Records;
   readonly #disturbances: readonly Disturbance[];
-  readonly #intervalMs: number;
-  readonly #delayMs: number;
-  /** Failures that hold a node down, and blackouts that hide it; several may overlap. */
-  readonly #downs: Int32Array;
-  readonly #blackouts: Int32Array;
+  readonly #polls: Polls;
   readonly #version: Int32Array;
   readonly #scheduledMs: Float64Array;
   readonly #prices: [number, number][][];
-  readonly #slots: Slot[] = [];
-  readonly #freeSlots: number[] = [];
+  readonly #slots = new AttemptSlots();
   readonly #admitted: (AdmittedRequest | null)[];
   readonly #delivered: Int32Array;
-  readonly #snapshots: Snapshot[][];
   readonly #herd: HerdMeter;
   #nowMs = 0;
   #ended = 0;
@@ -166,8 +111,6 @@ class Simulation {
     this.#options = options;
     this.#plan = plan;
     this.#workload = workload;
-    this.#intervalMs = options.metricsIntervalMs ?? 50;
-    this.#delayMs = options.metricsDelayMs ?? 0;
     const { stepTokenBudget = 2_048 } = options;
     this.#nodes = plan.nodes.map(({ constants }, row) => {
       const random = seededRandom(seed + 1_000_003 * (row + 1));
@@ -191,26 +134,17 @@ class Simulation {
         seed: seed + 17 * index,
       });
     });
+    const { metricsIntervalMs: intervalMs = 50, metricsDelayMs: delayMs = 0 } = options;
+    this.#polls = new Polls(this.#nodes, this.#gateways, { intervalMs, delayMs });
     const { count } = workload;
-    this.#records = {
-      end: new Uint8Array(count),
-      arrivedAtMs: new Float64Array(count).fill(Number.NaN),
-      ttftMs: new Float64Array(count).fill(Number.NaN),
-      responseMs: new Float64Array(count).fill(Number.NaN),
-      node: new Int16Array(count).fill(-1),
-      outputTokens: new Int32Array(count),
-      restarts: new Uint8Array(count),
-    };
+    this.#records = createRecords(count);
     this.#admitted = new Array<AdmittedRequest | null>(count).fill(null);
     this.#delivered = new Int32Array(count);
     const { failures = [], prices = [] } = options;
     this.#disturbances = planDisturbances(plan, { failures, prices }, { durationS: workload.durationMs / 1000, seed });
-    this.#downs = new Int32Array(plan.nodes.length);
-    this.#blackouts = new Int32Array(plan.nodes.length);
     this.#version = new Int32Array(plan.nodes.length);
     this.#scheduledMs = new Float64Array(plan.nodes.length).fill(Number.POSITIVE_INFINITY);
     this.#prices = plan.nodes.map(({ usdPerHour }) => [[0, usdPerHour]]);
-    this.#snapshots = this.#gateways.map(() => []);
     this.#herd = new HerdMeter(plan.nodes.length);
   }
 
@@ -220,9 +154,9 @@ class Simulation {
     for (const [index, { atMs: whenMs }] of this.#disturbances.entries()) this.#heap.add(whenMs, DISTURB, index);
     this.#gateways.forEach((gateway, index) => {
       // every gateway has asked every node before the first request comes
-      this.#takeSnapshot(gateway, this.#snapshotOf(gateway, 0), 0);
+      this.#polls.begin(index);
       gateway.refreshSpeeds();
-      this.#heap.add(random() * this.#pollEveryMs, POLL, index);
+      this.#heap.add(random() * this.#polls.everyMs, POLL, index);
       this.#heap.add(LEARN_EVERY_MS, LEARN, index);
     });
     // arrivals come in order, so each brings the next one: the heap stays small
@@ -248,10 +182,6 @@ class Simulation {
       events: this.#events,
       gateways: this.#gateways,
     };
-  }
-
-  get #pollEveryMs(): number {
-    return this.#intervalMs > 0 ? this.#intervalMs : HOUSEKEEPING_MS;
   }
 
   #handle(kind: number, a: number, b: number): void {
@@ -284,7 +214,7 @@ class Simulation {
         this.#poll(a);
         return;
       case KNOW:
-        this.#know(a);
+        this.#polls.know(a, this.#nowMs);
         return;
       case LEARN:
         this.#gateway(a).refreshSpeeds();
@@ -326,7 +256,7 @@ class Simulation {
   #dispatch(request: number): void {
     const gateway = this.#gatewayOf(request);
     const admitted = this.#admitted[request] as AdmittedRequest;
-    if (this.#intervalMs === 0) this.#freshen(gateway);
+    this.#polls.freshen(gateway);
     const dispatched = gateway.choose(admitted, this.#nowMs);
     if (dispatched === null) {
       this.#finish(request, (this.#records.restarts[request] as number) > 0 ? FAILED : REJECTED);
@@ -336,8 +266,7 @@ class Simulation {
     this.#herd.note(dispatched.row, this.#nowMs);
     const { promptTokens, outputTokens } = this.#workload;
     const delivered = this.#delivered[request] as number;
-    const id = this.#takeSlot({
-      generation: 0,
+    const id = this.#slots.take({
       request,
       gateway,
       dispatched,
@@ -349,14 +278,14 @@ class Simulation {
       emittedTokens: 0,
     });
     const wayMs = REQUEST_OVERHEAD_MS + this.#halfWayMs(dispatched.row);
-    this.#heap.add(this.#nowMs + wayMs, REACH, id, (this.#slots[id] as Slot).generation);
+    this.#heap.add(this.#nowMs + wayMs, REACH, id, this.#slots.at(id).generation);
   }
 
   #reach(id: number, generation: number): void {
-    const slot = this.#slotOf(id, generation);
+    const slot = this.#slots.find(id, generation);
     if (slot === null) return;
     const { row } = slot.dispatched;
-    if ((this.#downs[row] as number) > 0) {
+    if (this.#polls.isDown(row)) {
       this.#heap.add(this.#nowMs + this.#halfWayMs(row), LOST, id, generation);
       return;
     }
@@ -368,19 +297,19 @@ class Simulation {
   }
 
   #onFirstToken(id: number, atMs: number): void {
-    const slot = this.#slots[id] as Slot;
+    const slot = this.#slots.at(id);
     const delayMs = this.#halfWayMs(slot.dispatched.row) + STREAM_TOKEN_MS;
     this.#heap.add(atMs + delayMs, FIRST, id, slot.generation);
   }
 
   #onFinished(id: number, atMs: number): void {
-    const slot = this.#slots[id] as Slot;
+    const slot = this.#slots.at(id);
     const delayMs = this.#halfWayMs(slot.dispatched.row) + STREAM_TOKEN_MS * slot.outputTokens;
     this.#heap.add(atMs + delayMs, END, id, slot.generation);
   }
 
   #firstToken(id: number, generation: number): void {
-    const slot = this.#slotOf(id, generation);
+    const slot = this.#slots.find(id, generation);
     if (slot === null) return;
     const { request, gateway, dispatched } = slot;
     slot.firstTokenAtMs = this.#nowMs;
@@ -391,22 +320,22 @@ class Simulation {
   }
 
   #served(id: number, generation: number): void {
-    const slot = this.#slotOf(id, generation);
+    const slot = this.#slots.find(id, generation);
     if (slot === null) throw new Error("an answer of an attempt that is over: a fault of the simulator");
     const { request } = slot;
     this.#endAttempt(slot, { kind: "answer", status: 200, verdict: null, retryAfterMs: Number.NaN }, slot.outputTokens);
     this.#records.node[request] = slot.dispatched.row;
     this.#delivered[request] = this.#workload.outputTokens[request] as number;
-    this.#freeSlot(id);
+    this.#slots.free(id);
     this.#finish(request, SERVED);
   }
 
   /** The node went down under it, or was down when it came. */
   #lost(id: number, generation: number): void {
-    const slot = this.#slotOf(id, generation);
+    const slot = this.#slots.find(id, generation);
     if (slot === null) return;
     const { request } = slot;
-    this.#freeSlot(id);
+    this.#slots.free(id);
     const isCommitted = !Number.isNaN(slot.firstTokenAtMs) && this.#isStream(request);
     // before its commit point an attempt leaves nothing with the caller
     if (isCommitted) this.#delivered[request] = (this.#delivered[request] as number) + slot.emittedTokens;
@@ -467,53 +396,8 @@ class Simulation {
   }
 
   #poll(index: number): void {
-    const gateway = this.#gateway(index);
-    const snapshot = this.#snapshotOf(gateway, this.#nowMs);
-    if (this.#delayMs > 0) {
-      this.#snapshots[index]?.push(snapshot);
-      this.#heap.add(this.#nowMs + this.#delayMs, KNOW, index);
-    } else this.#takeSnapshot(gateway, snapshot, this.#nowMs);
-    this.#heap.add(this.#nowMs + this.#pollEveryMs, POLL, index);
-  }
-
-  #know(index: number): void {
-    const snapshot = this.#snapshots[index]?.shift();
-    if (snapshot !== undefined) this.#takeSnapshot(this.#gateway(index), snapshot, this.#nowMs);
-  }
-
-  #snapshotOf(gateway: VirtualGateway, readAtMs: number): Snapshot {
-    const readings = this.#nodes.map((node, row) => {
-      if ((this.#downs[row] as number) > 0) return "refused";
-      return (this.#blackouts[row] as number) > 0 ? "silent" : this.#readingOf(node, row);
-    });
-    return { readAtMs, readings, own: gateway.table.total.inFlight.slice(0, this.#nodes.length) };
-  }
-
-  #readingOf(node: VirtualNode, row: number): Reading {
-    const capacity = this.#plan.nodes[row]?.constants.kvCapacityTokens ?? Number.NaN;
-    return {
-      running: node.runningCount,
-      waiting: node.waitingCount,
-      outputTokens: node.outputTokensAt(this.#nowMs),
-      kvUse: node.usedTokens / capacity,
-    };
-  }
-
-  #takeSnapshot(gateway: VirtualGateway, { readAtMs, readings, own }: Snapshot, nowMs: number): void {
-    for (const [row, reading] of readings.entries()) {
-      if (typeof reading === "string")
-        gateway.missReading(row, { startMs: readAtMs, isRefused: reading === "refused", nowMs });
-      else gateway.takeReading(row, reading, { readAtMs, nowMs, ownAtScrape: own[row] as number });
-    }
-  }
-
-  /** Load as it is, for runs in which numbers do not age. */
-  #freshen(gateway: VirtualGateway): void {
-    for (const [row, node] of this.#nodes.entries()) {
-      if ((this.#downs[row] as number) > 0 || (this.#blackouts[row] as number) > 0) continue;
-      const ownAtScrape = gateway.table.total.inFlight[row] as number;
-      gateway.noteLoad(row, { running: node.runningCount, waiting: node.waitingCount }, ownAtScrape);
-    }
+    if (this.#polls.read(index, this.#nowMs)) this.#heap.add(this.#nowMs + this.#polls.delayMs, KNOW, index);
+    this.#heap.add(this.#nowMs + this.#polls.everyMs, POLL, index);
   }
 
   #disturb(event: Disturbance): void {
@@ -523,16 +407,16 @@ class Simulation {
         for (const gateway of this.#gateways) gateway.setDraining(row, true);
         return;
       case "down":
-        this.#downs[row] = (this.#downs[row] as number) + 1;
+        this.#polls.downs[row] = (this.#polls.downs[row] as number) + 1;
         for (const { id, emittedTokens } of this.#node(row).drop(this.#nowMs)) {
-          const slot = this.#slots[id] as Slot;
+          const slot = this.#slots.at(id);
           slot.emittedTokens = emittedTokens;
           this.#heap.add(this.#nowMs + this.#halfWayMs(row), LOST, id, slot.generation);
         }
         this.#schedule(row);
         return;
       case "up":
-        this.#downs[row] = (this.#downs[row] as number) - 1;
+        this.#polls.downs[row] = (this.#polls.downs[row] as number) - 1;
         for (const gateway of this.#gateways) {
           gateway.setDraining(row, false);
           gateway.forgetPrefixes(row);
@@ -543,7 +427,7 @@ class Simulation {
         this.#schedule(row);
         return;
       case "blackout":
-        this.#blackouts[row] = (this.#blackouts[row] as number) + (event.isOn ? 1 : -1);
+        this.#polls.blackouts[row] = (this.#polls.blackouts[row] as number) + (event.isOn ? 1 : -1);
         return;
       case "price":
         this.#prices[row]?.push([this.#nowMs, event.usdPerHour]);
@@ -579,24 +463,6 @@ class Simulation {
   /** Callers keep to nobody: every request comes to any gateway, the same one for every policy. */
   #gatewayOf(request: number): VirtualGateway {
     return this.#gateway(this.#gateways.length === 1 ? 0 : hashOf(request, this.#options.seed) % this.#gateways.length);
-  }
-
-  #takeSlot(slot: Slot): number {
-    const id = this.#freeSlots.pop();
-    if (id === undefined) return this.#slots.push(slot) - 1;
-    slot.generation = (this.#slots[id] as Slot).generation + 1;
-    this.#slots[id] = slot;
-    return id;
-  }
-
-  #freeSlot(id: number): void {
-    (this.#slots[id] as Slot).generation += 1;
-    this.#freeSlots.push(id);
-  }
-
-  #slotOf(id: number, generation: number): Slot | null {
-    const slot = this.#slots[id] as Slot;
-    return slot.generation === generation ? slot : null;
   }
 }
 

@@ -88,6 +88,11 @@ export class VirtualNode {
     this.#options = options;
   }
 
+  /** Tokens that its KV cache holds. */
+  get capacityTokens(): number {
+    return this.#options.constants.kvCapacityTokens;
+  }
+
   get runningCount(): number {
     return this.#running.length;
   }

@@ -1,5 +1,6 @@
 /** Workloads of the benchmark (§4.2) on the traces of `data/`. W3 and W6 need traces that could not be had. */
 
+import { existsSync } from "node:fs";
 import { dataFile } from "../data-file.ts";
 import { readTrace } from "./traces/read-trace.ts";
 import type { Trace } from "./traces/trace.ts";
@@ -36,11 +37,17 @@ export type WorkloadName = keyof typeof WORKLOADS;
 
 const traces = new Map<string, Trace>();
 
-/** Sources of a workload by name. Reads each trace once. @throws TraceError when the file is not there. */
+/** Sources of a workload by name. Reads each trace once. @throws Error when the file is not there. */
 export function presetSources(name: WorkloadName): WorkloadSource[] {
   const sources: readonly PresetSource[] = WORKLOADS[name];
   return sources.map(({ file, share, arrivals }) => {
-    const trace = traces.get(file) ?? readTrace(dataFile(file));
+    const path = dataFile(file);
+    if (!existsSync(path)) {
+      throw new Error(
+        `workload ${name} needs ${file}, which this package does not bring: name the trace in workload.sources`,
+      );
+    }
+    const trace = traces.get(file) ?? readTrace(path);
     traces.set(file, trace);
     return { trace, share, arrivals };
   });

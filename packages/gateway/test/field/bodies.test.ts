@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { describe, test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { CELL } from "@zml/engine";
@@ -10,11 +9,16 @@ import { fakeNode, PORTS, startOn, until as untilAsked } from "../control-fixtur
 import { FIXTURE_MODEL, until } from "../plane-fixture.ts";
 import { ask, chatBody, post, type RawAnswer } from "../raw-client.ts";
 import { chatAnswer, chunk, healthy, LAST_CHUNK, plain } from "../scripted-node.ts";
-import { isLong, longForm, startField } from "./field-fixture.ts";
+import { isLong, longForm, pause, startField } from "./field-fixture.ts";
 
 const sha256 = (bytes: string | Buffer): string => createHash("sha256").update(bytes).digest("hex");
 const codeOf = (answer: RawAnswer): unknown => JSON.parse(answer.body.toString()).error.code;
 const MIB = 2 ** 20;
+
+function threadMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+}
 
 function chunked(body: Buffer): Buffer {
   const parts: Buffer[] = [
@@ -51,6 +55,8 @@ describe("memory of bodies", () => {
         Array.from({ length: count }, async () => {
           const client = await caller();
           client.send(bytes);
+          // many MB go through one thread: longer than `answer` waits
+          while (!client.isClosed && client.answers().length === 0) await pause(50);
           return client.answer();
         }),
       );
@@ -70,14 +76,21 @@ describe("memory of bodies", () => {
   test("E02: bodies of 50 MB do not hold the thread while they come and go", longForm, async (t) => {
     const { plane } = await startField(t, [healthy("a")]);
     const bytes = post(chatBody({ messages: [{ role: "user", content: "word ".repeat(10_000_000) }] }));
-    const delay = monitorEventLoopDelay({ resolution: 5 });
-    for (let each = 0; each < (isLong ? 20 : 3); each++) {
-      delay.enable();
-      assert.equal((await ask(plane.port, bytes)).status, 200);
-      delay.disable();
-    }
-    // the node and the caller of this test share the thread, and join what they get
-    assert.ok(delay.max / 1e6 < 500, `${delay.max / 1e6} ms`);
+    let mostMs = 0;
+    let isDone = false;
+    // processor time of this thread within one turn: what other processes take does not count
+    let spentMs = threadMs();
+    const turn = (): void => {
+      const nowMs = threadMs();
+      mostMs = Math.max(mostMs, nowMs - spentMs);
+      spentMs = nowMs;
+      if (!isDone) setImmediate(turn);
+    };
+    turn();
+    for (let each = 0; each < (isLong ? 20 : 3); each++) assert.equal((await ask(plane.port, bytes)).status, 200);
+    isDone = true;
+    // the node and the caller of this test share the thread, and join what they get; bench:stall has the gateway's share
+    assert.ok(mostMs < 250, `${mostMs} ms`);
   });
 });
 

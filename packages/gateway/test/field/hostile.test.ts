@@ -14,7 +14,7 @@ import {
   STREAM_HEAD,
   token,
 } from "../scripted-node.ts";
-import { isLong, longForm, routingOf, startField } from "./field-fixture.ts";
+import { routingOf, startField } from "./field-fixture.ts";
 
 describe("a break in the dialect of each endpoint", () => {
   const started = {
@@ -141,7 +141,7 @@ describe("callers who never read", () => {
             more();
           },
         ],
-        { file: { timeouts: { slow_client_ms: isLong ? 20_000 : 2000 } } },
+        { file: { timeouts: { slow_client_ms: 2000 } } },
       );
       const before = process.memoryUsage().arrayBuffers;
       const callers = await Promise.all(Array.from({ length: 50 }, () => caller()));

@@ -116,53 +116,49 @@ describe("floods of a node", () => {
 });
 
 describe("callers who never read", () => {
-  test(
-    "E01: fifty at once, of streams without end, cost each a small buffer, and others are served",
-    longForm,
-    async (t) => {
-      const { plane, nodes, caller } = await startField(
-        t,
-        [
-          (call, index) => {
-            if (!call.body.includes("endless")) {
-              healthy("a")(call, index);
-              return;
-            }
-            call.write(STREAM_HEAD + chunk(token("a")));
-            const piece = chunk(`: ${"p".repeat(2 ** 16)}\n\n`);
-            const more = (): void => {
-              while (!call.isClosed) {
-                if (!call.socket.write(piece)) {
-                  call.socket.once("drain", more);
-                  return;
-                }
+  test("E01: fifty at once, of streams without end, cost each a small buffer, and others are served", async (t) => {
+    const { plane, nodes, caller } = await startField(
+      t,
+      [
+        (call, index) => {
+          if (!call.body.includes("endless")) {
+            healthy("a")(call, index);
+            return;
+          }
+          call.write(STREAM_HEAD + chunk(token("a")));
+          const piece = chunk(`: ${"p".repeat(2 ** 16)}\n\n`);
+          const more = (): void => {
+            while (!call.isClosed) {
+              if (!call.socket.write(piece)) {
+                call.socket.once("drain", more);
+                return;
               }
-            };
-            more();
-          },
-        ],
-        { file: { timeouts: { slow_client_ms: 2000 } } },
-      );
-      const before = process.memoryUsage().arrayBuffers;
-      const callers = await Promise.all(Array.from({ length: 50 }, () => caller()));
-      for (const client of callers) {
-        client.socket.pause();
-        client.send(post(chatBody({ stream: true, user: "endless" })));
-      }
-      await until(() => nodes[0]?.calls.length === 50);
-      await until(
-        () => nodes[0]?.calls.every((call) => call.socket.writableLength > 0) === true,
-        "every node is held back",
-      );
-      assert.equal(routingOf((await chat(plane.url)).headers)?.node, "n0");
-      const grownMib = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
-      // the nodes of this test hold a piece each, too
-      assert.ok(grownMib < 50, `${grownMib} MiB`);
-      await plane.settled();
-      assert.ok(nodes[0]?.calls.slice(0, 50).every((call) => call.isClosed));
-      assert.equal(plane.table.cooldownUntil[0], 0, "no failure of the node");
-    },
-  );
+            }
+          };
+          more();
+        },
+      ],
+      { file: { timeouts: { slow_client_ms: 2000 } } },
+    );
+    const before = process.memoryUsage().arrayBuffers;
+    const callers = await Promise.all(Array.from({ length: 50 }, () => caller()));
+    for (const client of callers) {
+      client.socket.pause();
+      client.send(post(chatBody({ stream: true, user: "endless" })));
+    }
+    await until(() => nodes[0]?.calls.length === 50);
+    await until(
+      () => nodes[0]?.calls.every((call) => call.socket.writableLength > 0) === true,
+      "every node is held back",
+    );
+    assert.equal(routingOf((await chat(plane.url)).headers)?.node, "n0");
+    const grownMib = (process.memoryUsage().arrayBuffers - before) / 2 ** 20;
+    // the nodes of this test hold a piece each, too
+    assert.ok(grownMib < 50, `${grownMib} MiB`);
+    await plane.settled();
+    assert.ok(nodes[0]?.calls.slice(0, 50).every((call) => call.isClosed));
+    assert.equal(plane.table.cooldownUntil[0], 0, "no failure of the node");
+  });
 
   test("E01: a large plain answer that nobody reads holds its node back, too", async (t) => {
     const { plane, nodes, caller } = await startField(

@@ -80,6 +80,7 @@ function prepare(
 }
 
 const CLASSICAL: readonly PolicyName[] = ["RR", "RND", "WRR", "LR", "WLR", "P2C", "WP2C", "SA", "PFX", "LMX"];
+/** MEL-C, which is no rule of the benchmark, is shown and not counted. */
 const SCRIPTED: readonly PolicyName[] = ["CHAIN", "SPL", "BF", "MEL"];
 
 /** Figures of all cells, and ZML's ratios to the best of each kind of baseline that was run. */

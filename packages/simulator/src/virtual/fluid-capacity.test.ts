@@ -107,24 +107,31 @@ describe("the capacity of a fleet", () => {
 });
 
 describe("MEL's plan", () => {
-  it("gives the tight class the family that meets it, fills the cheaper one with the loose one, and spills over", () => {
-    const cheap = node(1, { baseMs: 20 }, 0.2);
-    const plan: FleetPlan = { families: ["A", "B"], nodes: [node(0, {}), cheap] };
-    // B: 100 + 200 × 20 ÷ 10 = 500 ms per request, 850 ms a second to fill: one of 1,000 tokens a second fits, two do not
-    const requests = [
-      [1_000, 200, 0],
-      [1_000, 200, 1],
-    ] as const;
-    const one = planBuckets(plan, [klass(15), klass(50)], workloadOf(requests, 1_000));
-    assert.deepEqual([one.families[1], one.families[7]], [0, 1]);
-    const two = planBuckets(plan, [klass(15), klass(50)], workloadOf(requests, 500));
-    assert.equal(two.families[1], 0);
-    assert.equal(two.families[7], 1, "nothing has room: the one with most of it");
-    const dear = planBuckets(
-      { ...plan, nodes: [node(0, {}, 0.1), cheap] },
-      [klass(15), klass(50)],
-      workloadOf(requests, 1_000),
-    );
-    assert.equal(dear.families[7], 0, "300 ms at 0.1 cost less than 500 at 0.2");
+  const cheap = node(1, { baseMs: 20 }, 0.2);
+  const plan: FleetPlan = { families: ["A", "B"], nodes: [node(0, {}), cheap] };
+  const requests = [
+    [1_000, 200, 0],
+    [1_000, 200, 1],
+  ] as const;
+  /** Family of each class for prompts of 1,000 tokens. */
+  const planned = (of: FleetPlan, durationMs: number, isByClass: boolean) => {
+    const { bounds, families } = planBuckets(of, [klass(15), klass(50)], workloadOf(requests, durationMs), isByClass);
+    const bucket = bounds.findIndex((bound) => 1_000 <= bound);
+    return [families[bucket], families[bounds.length + bucket]];
+  };
+
+  it("by class gives the tight one the family that meets it, and the loose one the cheaper", () => {
+    // B: 100 + 200 × 20 ÷ 10 = 500 ms per request, 850 ms a second to fill
+    assert.deepEqual(planned(plan, 1_000, true), [0, 1]);
+    // at twice the rate B has no room, and A has least
+    assert.deepEqual(planned(plan, 500, true), [0, 1]);
+    // 300 ms at 0.1 cost less than 500 at 0.2, and A has room for both
+    assert.deepEqual(planned({ ...plan, nodes: [node(0, {}, 0.1), cheap] }, 1_000, true), [0, 0]);
+  });
+
+  it("by length alone holds everything to the tightest target", () => {
+    assert.deepEqual(planned(plan, 1_000, false), [0, 0]);
+    // 4 requests a second of 300 ms are more than A has: B, which has as much time left, is not before it
+    assert.deepEqual(planned(plan, 500, false), [0, 0]);
   });
 });

@@ -1,4 +1,7 @@
-/** Everything that can be compared, by name: the baselines of §4.6, and ZML by cost priority. */
+/**
+ * Everything that can be compared, by name: the baselines of §4.6, MEL once more with a plan for each class, and ZML by
+ * cost priority.
+ */
 
 import type { CostPriority } from "@zml/engine";
 import type { FleetPlan } from "./fleet-plan.ts";
@@ -40,6 +43,7 @@ export const POLICY_NAMES = [
   "SPL",
   "BF",
   "MEL",
+  "MEL-C",
   "zml-cost",
   "zml-balanced",
   "zml-latency",
@@ -86,8 +90,9 @@ export function policyOptions(
       return baseline(shortestPredictedLatency);
     case "BF":
       return baseline(bestFit);
-    case "MEL": {
-      const buckets = planBuckets(plan, classes, workload);
+    case "MEL":
+    case "MEL-C": {
+      const buckets = planBuckets(plan, classes, workload, name === "MEL-C");
       return baseline(() => plannedBuckets(buckets));
     }
     case "zml-cost":

@@ -349,7 +349,9 @@ const nodeObject = z.strictObject(
     max_connection_age_ms: field
       .durationMs()
       .default(300_000)
-      .describe("A socket is replaced after this long, so that names are looked up again."),
+      .describe(
+        "A socket is replaced after this long, so that names are looked up again. While a name can't be looked up its last addresses count, for ten minutes.",
+      ),
     api_key_env: field.envName().optional().describe("The environment variable that holds the node's own key."),
     http_version: field
       .oneOf(["1.1", "2"])

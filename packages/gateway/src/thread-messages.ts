@@ -1,7 +1,15 @@
 /** What the control thread and the data-plane workers say to each other. Everything here is structured-cloneable. */
 
 import type { DirectoryUpdate } from "@zml/engine";
-import type { Config, EngineName, FailoverConfig, LimitsConfig, NodeConfig, Scope, TimeoutsConfig } from "@zml/protocol";
+import type {
+  Config,
+  EngineName,
+  FailoverConfig,
+  LimitsConfig,
+  NodeConfig,
+  Scope,
+  TimeoutsConfig,
+} from "@zml/protocol";
 import type { NodeTls } from "./http1/open-socket.ts";
 
 /** `workerData` of a worker. */

@@ -10,7 +10,6 @@ import { type RequestClass, requestClasses } from "./request-classes.ts";
 import type { Scenario, ScenarioTargets } from "./scenario.ts";
 import { simulate } from "./simulate.ts";
 import { readTrace } from "./traces/read-trace.ts";
-import { CONTEXT_TOKENS } from "./virtual-gateway.ts";
 import { createWorkload, type Workload, type WorkloadSource } from "./workload.ts";
 import { presetSources } from "./workload-presets.ts";
 
@@ -115,7 +114,7 @@ function sourcesOf({ workload }: Scenario, folder: string): WorkloadSource[] {
 
 /** A prompt that no node holds would be refused by every one of them. */
 function checkContext({ nodes }: FleetPlan, sources: readonly WorkloadSource[]): void {
-  const most = Math.min(CONTEXT_TOKENS, Math.max(...nodes.map(({ constants }) => constants.kvCapacityTokens)));
+  const most = Math.max(...nodes.map(({ constants }) => constants.kvCapacityTokens));
   for (const { trace } of sources) {
     const index = trace.rows.findIndex(({ promptTokens, outputTokens }) => promptTokens + outputTokens > most);
     const row = trace.rows[index];

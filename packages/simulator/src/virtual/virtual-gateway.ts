@@ -66,9 +66,6 @@ const ACCOUNT = "default";
 const MODEL = "m";
 const CHAT = ENDPOINTS.indexOf("chat_completions");
 
-/** Context of the Llama 3.1 models. A node has less where its memory holds less. */
-export const CONTEXT_TOKENS = 131_072;
-
 /** Batch of vLLM's default, and what `max_in_flight` is by default where an engine states it. */
 export const MAX_SEQUENCES = 256;
 const MAX_IN_FLIGHT = Math.ceil(MAX_SEQUENCES * 1.25);
@@ -173,7 +170,8 @@ export class VirtualGateway implements RouterView {
       });
       takePlacementRow(table, row * PLACEMENTS_PER_NODE);
       table.concurrencyLimit[row] = MAX_SEQUENCES;
-      const contextTokens = Math.min(CONTEXT_TOKENS, node.constants.kvCapacityTokens);
+      // traces are of other models, so the memory is the only bound that is taken
+      const contextTokens = node.constants.kvCapacityTokens;
       writeCapabilities(table, row * PLACEMENTS_PER_NODE, { contextTokens, readsImages: null, endpoints: null });
     });
     const directory = createDirectory();

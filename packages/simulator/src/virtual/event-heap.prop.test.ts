@@ -10,7 +10,7 @@ test("events come in order of time, and those of one moment in the order in whic
       let model: { atMs: number; a: number }[] = [];
       script.forEach((atMs, a) => {
         if (atMs !== null) {
-          heap.add(atMs, a % 3, a, -a);
+          heap.add(atMs, a % 3, a, -1 - a);
           model = [...model, { atMs, a }];
           return;
         }
@@ -18,7 +18,7 @@ test("events come in order of time, and those of one moment in the order in whic
         assert.equal(heap.nextMs, next?.atMs ?? Infinity);
         assert.equal(heap.pop(), next !== undefined);
         if (next === undefined) return;
-        assert.deepEqual([heap.atMs, heap.kind, heap.a, heap.b], [next.atMs, next.a % 3, next.a, -next.a]);
+        assert.deepEqual([heap.atMs, heap.kind, heap.a, heap.b], [next.atMs, next.a % 3, next.a, -1 - next.a]);
         model = model.filter((one) => one !== next);
       });
       assert.equal(heap.size, model.length);

@@ -203,6 +203,17 @@ describe("the poller", LIMIT, () => {
     assert.equal(bench.table.maxInFlight[3], 256);
   });
 
+  it("asks an engine that it found out for its version in the next round", async (t) => {
+    const node = await startScriptedNode({ ...healthyVllm(), "/version": { body: { version: "0.32.0" } } });
+    t.after(() => node.close());
+    const bench = new Bench(t);
+    bench.add(specOf(0, node.url, { engine: null }));
+    const found = await bench.until("engine 0 vllm");
+    const first = await bench.until("reading 0", found);
+    await bench.until("reading 0", first);
+    assert.equal(bench.poller.factsOf(0)?.reading?.version, "0.32.0");
+  });
+
   it("waits for a loading server before it says what it is", async (t) => {
     const loading = { status: 503, body: { error: { message: "Loading model" } } };
     const node = await startScriptedNode({ "/health": loading, "/props": loading, "/metrics": loading });

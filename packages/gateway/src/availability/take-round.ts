@@ -153,7 +153,9 @@ export class RoundTaker {
     const isScraped = result.responses.metrics !== null;
     const hasLoad = isScraped || adapter.probes.metrics === null;
     node.missedScrapes = hasLoad ? 0 : node.missedScrapes + 1;
-    node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull: round.isFull, hasRestarted });
+    // a round that found out which engine it is did not ask for what only that engine knows (vLLM's version)
+    const isFull = round.isFull && adapter.probes.facts.every(({ path }) => path in result.responses.facts);
+    node.roundsSinceFull = nextRoundsSinceFull(node, reading, { isFull, hasRestarted });
     node.reading = reading;
     const gate = afterGoodPoll(node.gate, spec.health.healthyAfter);
     if (isScraped) this.#look(node, adapter, before, reading, result);

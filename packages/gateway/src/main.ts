@@ -168,6 +168,8 @@ try {
 } catch (error) {
   if (!(error instanceof CommanderError)) throw error;
   // commander has printed the help, the version, or what is wrong with the line
+  const takesFile = process.argv[2] === "serve" || process.argv[2] === "check-config";
+  if (error.code === "commander.excessArguments" && takesFile) terminal.error("(-c FILE names the file)\n");
   process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
 }
 

@@ -157,6 +157,9 @@ test("a file that is not there, a gateway that is not there and an id that is no
 
 test("a wrong command line ends with 2, help and version with 0", () => {
   assert.equal(run(["serve", "--nonsense"]).status, 2);
+  const bare = run(["check-config", "fleet.yaml"]);
+  assert.equal(bare.status, 2);
+  assert.match(bare.stderr, /too many arguments[\s\S]*\(-c FILE names the file\)\n$/);
   assert.equal(run(["nonsense"]).status, 2);
   assert.equal(run(["explain"]).status, 2);
   const help = run(["--help"]);

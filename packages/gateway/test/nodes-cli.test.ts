@@ -87,7 +87,7 @@ test("nodes, prices and nodes check of a real gateway: text, JSON and exit codes
   assert.equal(prices.status, 0);
   assert.match(prices.stdout, /no price feed is configured/);
   const none = await run(["nodes", "--admin", admin, "--state", "draining"]);
-  assert.match(none.stdout, /^no node fits\n0 of 1 node,/);
+  assert.match(none.stdout, /^no node fits: the families are [^\n]+\n0 of 1 node,/);
 });
 
 test("a wrong command line ends with 2 and says what is wrong, help ends with 0 and has the exit codes", async () => {

@@ -1,5 +1,6 @@
 /** Asks the admin port of a running gateway. */
 
+import { ERRORS } from "@zml/protocol";
 import type { Terminal } from "./terminal.ts";
 
 /** The default of `--admin`. */
@@ -37,7 +38,9 @@ export async function askAdmin(
   if (keyEnv !== undefined && !key)
     return refuse(`the environment variable ${keyEnv} is not set: give it the admin key`);
   const base = /^https?:\/\//i.test(admin) ? admin : `http://${admin}`;
-  if (!URL.canParse(base)) return refuse(`--admin ${admin} is no address: give it as HOST:PORT or http://HOST:PORT`);
+  // "8081" alone would be read as the address 0.0.31.145
+  if (!URL.canParse(base) || /^\d+$/.test(admin))
+    return refuse(`--admin ${admin} is no address: give it as HOST:PORT or http://HOST:PORT`);
   const deadline = AbortSignal.timeout(TIMEOUT_MS);
   let response: Response;
   let text: string;
@@ -55,6 +58,10 @@ export async function askAdmin(
   if (!response.ok) {
     const hint = response.status === 401 && key === undefined ? " (--key-env VARIABLE names the key)" : "";
     const isGone = response.status >= 500;
+    // an admin port has every path that is asked for here: this is the data port
+    if (messageOf(text) === ERRORS.not_found.message({ path })) {
+      return refuse(`${base} has no ${path}, as a data port: name the admin port (admin.listen) with --admin`);
+    }
     return refuse(`${messageOf(text) ?? `${base} answered with status ${response.status}`}${hint}`, isGone);
   }
   const value = parsed(text);

@@ -115,7 +115,26 @@ test("filters choose by family, model, state and id, together", () => {
   const lines = nodesTable(FLEET, shown, { width: 200, isColoured: false, limit: 10 });
   assert.match(lines.at(-1) ?? "", /^1 of 3 nodes, 1 healthy, depth 12, 1840 tokens\/s, USD 2\.99\/h,/);
   const none = nodesTable(FLEET, [], { width: 200, isColoured: false, limit: 10 });
-  assert.equal(none[0], "no node fits");
+  assert.equal(none[0], "no node fits: the families are H100, MI300X; the models are llama3-70b, org/another-model");
+  assert.match(
+    nodesTable(report([]), [], { width: 200, isColoured: false, limit: 10 })[0] ?? "",
+    /^there is no node: write some/,
+  );
+});
+
+test("a reason never names a node for a column that the node tells", () => {
+  const nodes = [
+    node("a", { unknown: { version: "engine_does_not_tell" } }),
+    node("b", { unknown: { kv_use: "engine_does_not_tell" } }),
+    node("c", { unknown: { version: "engine_does_not_tell", waiting: "engine_does_not_tell" } }),
+    node("d", { unknown: { kv_use: "engine_does_not_tell" } }),
+  ];
+  const lines = nodesTable(report(nodes), nodes, { width: 200, isColoured: false, limit: 10 });
+  assert.deepEqual(lines.slice(-3), [
+    "– its engine does not tell it: engine of a, c",
+    "– its engine does not tell it: kv of b, d",
+    "– its engine does not tell it: wait of c",
+  ]);
 });
 
 test("ten thousand nodes are drawn within two seconds", () => {

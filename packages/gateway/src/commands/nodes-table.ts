@@ -50,10 +50,25 @@ export function nodesTable(
   }
   if (left.length > 0) notes.push(`left out at ${width} columns: ${left.join(", ")} (--wide shows all)`);
   return [
-    ...(rows.length > 0 ? lines : ["no node fits"]),
+    ...(rows.length > 0 ? lines : wrapped(nobody(report), width)),
     ...[...notes, totalsLine(report, shown), ...whyLines(rows, left)].flatMap((line) => wrapped(line, width)),
   ];
 }
+
+/** What there is to choose from, for somebody who chose what is not there. */
+function nobody({ nodes }: FleetReportJson): string {
+  if (nodes.length === 0) return "there is no node: write some under nodes or discovery";
+  const named = (names: Iterable<string>) => {
+    const all = [...new Set(names)].sort();
+    return `${all.slice(0, CHOICES_MAX).join(", ")}${all.length > CHOICES_MAX ? ", …" : ""}`;
+  };
+  const families = named(nodes.map(({ family }) => family));
+  const models = named(nodes.flatMap((node) => node.models));
+  return oneLine(`no node fits: the families are ${families}; the models are ${models === "" ? UNKNOWN : models}`);
+}
+
+/** Names that are listed in one line. */
+const CHOICES_MAX = 20;
 
 const COLUMNS: readonly Column<NodeReportJson>[] = [
   { title: "NODE", rank: 0, least: 12, cell: ({ id }) => id },
@@ -141,9 +156,9 @@ function totalsLine({ totals, nodes }: FleetReportJson, shown: readonly NodeRepo
 /** Nodes that a reason names. */
 const NAMED_MAX = 3;
 
-/** One line for each reason: what is unknown, why, of which nodes. */
+/** A line for each reason and set of nodes: what is unknown, why, of which nodes. */
 function whyLines(rows: readonly NodeReportJson[], left: readonly string[]): string[] {
-  const reasons = new Map<string, { titles: Set<string>; ids: Set<string>; words: string }>();
+  const reasons = new Map<string, { title: string; words: string; ids: string[] }>();
   for (const { id, unknown } of rows) {
     for (const [title, cells] of Object.entries(REASONED)) {
       if (left.includes(title)) continue;
@@ -151,20 +166,22 @@ function whyLines(rows: readonly NodeReportJson[], left: readonly string[]): str
         const why = unknown[cell];
         if (why === undefined) continue;
         const mark = title === "tok/s" || title === "stream" ? "~" : UNKNOWN;
-        const reason = reasons.get(why + mark) ?? {
-          titles: new Set(),
-          ids: new Set(),
-          words: `${mark} ${WHY_WORDS[why]}`,
-        };
-        reason.titles.add(title);
-        reason.ids.add(id);
-        reasons.set(why + mark, reason);
+        const reason = reasons.get(`${why} ${title}`) ?? { title, words: `${mark} ${WHY_WORDS[why]}`, ids: [] };
+        if (reason.ids.at(-1) !== id) reason.ids.push(id);
+        reasons.set(`${why} ${title}`, reason);
       }
     }
   }
-  return [...reasons.values()].map(({ titles, ids, words }) => {
-    const named = [...ids].slice(0, NAMED_MAX).join(", ");
-    const more = ids.size > NAMED_MAX ? ` and ${ids.size - NAMED_MAX} more` : "";
-    return oneLine(`${words}: ${[...titles].join(", ")} of ${named}${more}`);
+  // columns that the same nodes lack for the same reason share a line; others don't, or it would name too many
+  const lines = new Map<string, { titles: string[]; words: string; ids: readonly string[] }>();
+  for (const { title, words, ids } of reasons.values()) {
+    const key = [words, ...ids].join("\n");
+    const line = lines.get(key);
+    if (line === undefined) lines.set(key, { titles: [title], words, ids });
+    else line.titles.push(title);
+  }
+  return [...lines.values()].map(({ titles, words, ids }) => {
+    const more = ids.length > NAMED_MAX ? ` and ${ids.length - NAMED_MAX} more` : "";
+    return oneLine(`${words}: ${titles.join(", ")} of ${ids.slice(0, NAMED_MAX).join(", ")}${more}`);
   });
 }

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { ERRORS } from "@zml/protocol";
 import type { FleetReportJson } from "../control/fleet-report.ts";
 import { type NodesOptions, nodes, type Watch } from "./nodes.ts";
 import { node, report } from "./testing/fleet-fixture.ts";
@@ -91,6 +92,15 @@ test("what is no gateway, refuses the key or is not there is told with what to d
   assert.match(refused, /^zml: not 13\n$/);
   assert.match(await ask(line(await closedPort())), /no gateway answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)/);
   assert.match(await ask(line("not an address")), /is no address/);
+  assert.match(await ask(line("8081")), /^zml: --admin 8081 is no address: give it as HOST:PORT or/);
+});
+
+test("the data port in place of the admin port is told as that", async (t) => {
+  const message = ERRORS.not_found.message({ path: "/admin/v1/fleet" });
+  const data = await adminPort(t, sends(404, { error: { message } }));
+  const terminal = keptTerminal();
+  assert.equal(await nodes(terminal, line(data.url), null), 1);
+  assert.match(terminal.stderr(), /has no \/admin\/v1\/fleet, as a data port: name the admin port \(admin\.listen\)/);
 });
 
 test("an unknown node is told with the nearest one, and a known one has a page", async (t) => {

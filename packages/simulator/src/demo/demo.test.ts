@@ -98,6 +98,16 @@ test("the OpenAI SDK snippet works as printed, and an interrupt leaves no proces
   assert.ok(!existsSync(configPath));
 });
 
+test("two signals, as supervisors send them, leave no folder", async () => {
+  const demo = run("--seed", "6");
+  const [, configPath = ""] = await seen(demo.stdout, /`zml serve -c (\S+)`/);
+  assert.ok(existsSync(configPath));
+  demo.child.kill("SIGTERM");
+  demo.child.kill("SIGINT");
+  await demo.exited;
+  assert.ok(!existsSync(configPath));
+});
+
 test("an unknown flag is refused with one line", async () => {
   const demo = run("--fast");
   const [code] = await demo.exited;

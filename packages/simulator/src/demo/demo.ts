@@ -1,4 +1,5 @@
 /** One run of the demo: fleet, gateway and traffic up; a node goes and returns; everything down again. */
+import { rmSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,7 +73,13 @@ export async function runDemo(options: DemoOptions, output: DemoOutput, signal: 
     cleanups.push(() => fleet.stop());
     signal.throwIfAborted();
     const directory = await mkdtemp(join(tmpdir(), "zml-demo-"));
-    cleanups.push(() => rm(directory, { recursive: true, force: true }));
+    // a second signal ends the process before the cleanups ran; supervisors send two, to us and to our parent
+    const removeAtExit = () => rmSync(directory, { recursive: true, force: true });
+    process.once("exit", removeAtExit);
+    cleanups.push(async () => {
+      await rm(directory, { recursive: true, force: true });
+      process.off("exit", removeAtExit);
+    });
     const configPath = join(directory, "zml.yaml");
     const { model, nodes, policies } = fleet;
     await writeFile(configPath, configText({ model, nodes, policies, cooldownMs: times.cooldownMs }));

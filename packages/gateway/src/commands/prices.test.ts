@@ -91,5 +91,22 @@ test("a narrow window keeps key, price and age", () => {
 
 test("without feeds it says how to get prices", () => {
   const [line] = pricesLines({ feeds: [], prices: [] }, { width: 80, isColoured: false, all: false });
-  assert.match(line ?? "", /no price feed is configured: name some under prices\.feeds/);
+  assert.match(
+    line ?? "",
+    /no price feed is configured: nodes cost what they state .*; feeds are named under prices\.feeds/,
+  );
+});
+
+test("a price that its feed lacks is named, with the nearest one that the feed has", () => {
+  const missing = "spot/us-east-1/p5.48xlrge/spot";
+  const text = "the feed's last answer has no such price: check the parts of the name";
+  const lines = pricesLines(
+    {
+      feeds: [{ ...feed, state: "degraded", alarms: [{ kind: "missing", key: missing, text }] }],
+      prices: [price, { ...price, key: missing, usd_per_gpu_hour: null, gpus: null, age_ms: null, nodes: ["b"] }],
+    },
+    { width: Number.POSITIVE_INFINITY, isColoured: false, all: false },
+  );
+  assert.equal(lines[2], `spot: missing: ${missing}: ${text} (did you mean ${price.key}?)`);
+  assert.match(lines.at(-1) ?? "", /p5\.48xlrge\/spot +– +– +– {2}missing {2}b$/);
 });

@@ -1,5 +1,6 @@
 /** `zml prices`: the price feeds and the provider cost table of a running gateway. */
 
+import { nearestName } from "@zml/protocol";
 import type { PricesReportJson } from "../cost/index.ts";
 import { type AdminOptions, askAdmin } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -41,12 +42,21 @@ export function pricesLines(
   { width, isColoured, all }: { width: number; isColoured: boolean; all: boolean },
 ): string[] {
   if (feeds.length === 0)
-    return ["no price feed is configured: name some under prices.feeds, or state cost.usd_per_gpu_hour"];
-  const rows = all ? table : table.filter(({ nodes }) => nodes.length > 0);
+    return ["no price feed is configured: nodes cost what they state (zml nodes); feeds are named under prices.feeds"];
+  const kinds = new Map(feeds.flatMap(({ alarms }) => alarms.map(({ key, kind }) => [key, kind])));
+  const rows = table
+    .filter(({ nodes }) => all || nodes.length > 0)
+    .map((row) => ({ ...row, why: kinds.get(row.key) ?? "not fetched" }));
   const size = { width, isColoured };
+  const namesOf = (feed: string) =>
+    table.filter((price) => price.feed === feed && price.usd_per_gpu_hour !== null).map(({ key }) => key);
   const wrong = feeds.flatMap(({ name, error, alarms, notes }) => [
     ...(error === null ? [] : [painted(oneLine(`${name}: ${error}`), isColoured, "red")]),
-    ...alarms.map(({ kind, text }) => painted(oneLine(`${name}: ${kind}: ${text}`), isColoured, "yellow")),
+    // the alarm of the feed as a whole says what its error says
+    ...alarms
+      .filter(({ text }) => text !== error)
+      .map((alarm, index) => alarmText(alarm, index < HINTS_MAX ? namesOf(name) : []))
+      .map((line) => painted(oneLine(`${name}: ${line}`), isColoured, "yellow")),
     ...notes.map((note) => oneLine(`${name}: ${note}`)),
   ]);
   const unnamed = table.length - rows.length;
@@ -57,6 +67,17 @@ export function pricesLines(
     ...(rows.length === 0 ? ["no node names a price"] : tableLines(PRICES, rows, size).lines),
     ...(unnamed > 0 ? [`${counted(unnamed, "price")} that no node names: --all shows them`] : []),
   ];
+}
+
+/** Alarms that get the nearest name: each costs a look at all names of the feed, of which there may be 10,000. */
+const HINTS_MAX = 5;
+
+/** An alarm with the price that it is about, and for a name that the feed lacks the nearest that it has. */
+function alarmText({ kind, key, text }: Feed["alarms"][number], names: readonly string[]): string {
+  if (key === null) return `${kind}: ${text}`;
+  const near = kind === "missing" ? nearestName(key, names) : null;
+  const hint = near === null || near === undefined ? "" : ` (did you mean ${near}?)`;
+  return `${kind}: ${text.includes(key) ? "" : `${key}: `}${text}${hint}`;
 }
 
 const FEEDS: readonly Column<Feed>[] = [
@@ -78,7 +99,8 @@ function feedColour({ state }: Feed): Colour {
   return state === "ok" ? "green" : state === "failing" ? "red" : "yellow";
 }
 
-const PRICES: readonly Column<Price>[] = [
+/** `why`: the reason where there is no price. */
+const PRICES: readonly Column<Price & { readonly why: string }>[] = [
   { title: "KEY", rank: 0, least: 16, cell: ({ key }) => key },
   { title: "USD/GPU-H", rank: 0, isRight: true, cell: ({ usd_per_gpu_hour: price }) => usdText(price) },
   { title: "GPUS", rank: 4, isRight: true, cell: ({ gpus }) => numberText(gpus) },
@@ -87,7 +109,8 @@ const PRICES: readonly Column<Price>[] = [
   { title: "NODES", rank: 2, least: 8, cell: ({ nodes }) => (nodes.length === 0 ? UNKNOWN : nodes.join(", ")) },
 ];
 
-function priceNote({ usd_per_gpu_hour: price, is_stale: isStale, is_restored: isRestored }: Price): string {
-  if (price === null) return "not fetched";
+function priceNote(row: Price & { readonly why: string }): string {
+  const { usd_per_gpu_hour: price, is_stale: isStale, is_restored: isRestored, why } = row;
+  if (price === null) return why;
   return [isStale ? "stale" : "", isRestored ? "from before the start" : ""].filter((word) => word !== "").join(", ");
 }

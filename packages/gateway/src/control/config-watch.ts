@@ -11,13 +11,16 @@ import type { GatewayLog } from "./gateway-log.ts";
 /** A file that stayed the same for this long has been written to its end, ms. */
 const SETTLE_MS = 100;
 
+/** `isFirst`: the file was looked at for the first time, and may be as it was read at the start. */
+export type OnChange = (isFirst: boolean) => Promise<void>;
+
 /** Watches as many files as the configuration names now. */
 export class FileWatches {
-  readonly #onChange: () => Promise<void>;
+  readonly #onChange: OnChange;
   readonly #log: GatewayLog;
   readonly #ends = new Map<string, () => void>();
 
-  constructor(onChange: () => Promise<void>, log: GatewayLog) {
+  constructor(onChange: OnChange, log: GatewayLog) {
     this.#onChange = onChange;
     this.#log = log;
   }
@@ -45,7 +48,7 @@ export class FileWatches {
  *
  * @returns what ends it.
  */
-function watchFile(path: string, onChange: () => Promise<void>, log: GatewayLog): () => void {
+function watchFile(path: string, onChange: OnChange, log: GatewayLog): () => void {
   let timer: NodeJS.Timeout | null = null;
   let isEnded = false;
   let seen = "";
@@ -55,9 +58,10 @@ function watchFile(path: string, onChange: () => Promise<void>, log: GatewayLog)
     const now = await fingerprint(path);
     if (isEnded || now === seen) return;
     if (now === pending && now !== MISSING) {
+      const isFirst = seen === "";
       seen = now;
       pending = "";
-      await onChange();
+      await onChange(isFirst);
       return;
     }
     pending = now;

@@ -160,7 +160,7 @@ class RunningGateway implements Gateway {
     this.#log = options.log ?? SILENT_LOG;
     this.#config = options.config;
     this.#secrets = options.secrets;
-    this.#watches = new FileWatches(() => this.#reloadFromWatch(), this.#log);
+    this.#watches = new FileWatches((isFirst) => this.#reloadFromWatch(isFirst), this.#log);
     const workers = workerCount(options.config.workers, this.#log);
     this.#table = createFleetTable({ nodes: options.config.limits.nodes, workers });
     this.#rings = Array.from({ length: workers }, () => createEvidenceRing(options.config.evidence.ringRecords));
@@ -270,8 +270,8 @@ class RunningGateway implements Gateway {
     await this.#store?.close();
   }
 
-  reload(): Promise<ReloadResult> {
-    const result = this.#lastReload.then(() => this.#reload());
+  reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
+    const result = this.#lastReload.then(() => this.#reload(isFirstLook));
     this.#lastReload = result.catch(() => undefined);
     return result;
   }
@@ -374,13 +374,13 @@ class RunningGateway implements Gateway {
     if (this.#fleet.collect(this.#workers.ackedVersion) > 0) this.#commitSoon();
   }
 
-  async #reloadFromWatch(): Promise<void> {
-    await this.reload().catch((error: unknown) => {
+  async #reloadFromWatch(isFirstLook: boolean): Promise<void> {
+    await this.reload({ isFirstLook }).catch((error: unknown) => {
       this.#log.error({ error: error instanceof Error ? error.message : String(error) }, "the reload failed");
     });
   }
 
-  async #reload(): Promise<ReloadResult> {
+  async #reload(isFirstLook: boolean): Promise<ReloadResult> {
     if (this.#stopped !== null) return this.#refuse(["the gateway is stopping: start it again with the new file"]);
     const { readAgain } = this.#options;
     if (readAgain === undefined) return this.#refuse(["this gateway was started without a file to read again"]);
@@ -389,7 +389,8 @@ class RunningGateway implements Gateway {
     const diff = diffConfig(this.#config, read.config);
     if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
     if (diff.isEmpty && hasSameFiles(this.#secrets, read.secrets)) {
-      this.#log.info({}, "the configuration was read again: nothing changed");
+      // nobody asked for the first look at a watched file: a line at each start would say that somebody did
+      if (!isFirstLook) this.#log.info({}, "the configuration was read again: nothing changed");
       return { kind: "unchanged" };
     }
     this.#config = read.config;

@@ -14,6 +14,7 @@ import { selfSigned } from "../../client/test/self-signed.ts";
 import { checkNodes } from "../src/commands/check-nodes.ts";
 import { keptTerminal } from "../src/commands/testing/kept-terminal.ts";
 import { chat, fakeNode, folder, startOn, until } from "./control-fixture.ts";
+import { healthyH2, startH2Node } from "./h2-node.ts";
 
 interface CheckedJson {
   ok: boolean;
@@ -72,6 +73,23 @@ async function listening(t: TestContext, server: Server): Promise<number> {
   });
   return (server.address() as AddressInfo).port;
 }
+
+test("http_version 2 at a node that speaks HTTP/1.1 only: red, since every request would fail", async (t) => {
+  const node = await fakeNode(t);
+  const { code, pointOf } = await checkJson(file(t, [entry("a", node.url, ', http_version: "2"')]));
+  assert.equal(code, 1);
+  assert.equal(pointOf("model")?.level, "green", "over HTTP/1.1 all is well");
+  assert.equal(pointOf("http2")?.level, "red");
+  assert.match(pointOf("http2")?.text ?? "", /HTTP\/2.*: every request would fail$/);
+  assert.equal((await checkJson(file(t, [entry("a", node.url)]))).pointOf("http2"), undefined);
+});
+
+test("http_version 2 at a node that speaks it is green", async (t) => {
+  const node = await startH2Node(healthyH2("a"));
+  t.after(() => node.stop());
+  const { pointOf } = await checkJson(file(t, [entry("a", node.url, ', http_version: "2"')]));
+  assert.equal(pointOf("http2")?.level, "green", JSON.stringify(pointOf("http2")));
+});
 
 test("nothing listens there: red, with what to do, and no other point is guessed", async (t) => {
   const gone = await fakeNode(t);

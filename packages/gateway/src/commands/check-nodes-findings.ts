@@ -2,6 +2,7 @@
 
 import type { NodeConfig, ServedModel } from "@zml/protocol";
 import type { Asked } from "./check-nodes-ask.ts";
+import type { Http2Answer } from "./check-nodes-http2.ts";
 import type { Polled } from "./check-nodes-poll.ts";
 import type { KeepAlive, Reach } from "./check-nodes-socket.ts";
 
@@ -9,6 +10,7 @@ import type { KeepAlive, Reach } from "./check-nodes-socket.ts";
 export const POINTS = [
   "reachable",
   "tls",
+  "http2",
   "ready",
   "engine",
   "platform",
@@ -48,6 +50,8 @@ export interface Findings {
   /** Null: not reached. */
   readonly polled: Polled | null;
   readonly keepAlive: KeepAlive | null;
+  /** Null: the node is not spoken to in HTTP/2. */
+  readonly http2: Http2Answer | null;
   readonly models: readonly AskedModel[];
   /** Models that were left out, since there are too many to ask. */
   readonly unasked: number;

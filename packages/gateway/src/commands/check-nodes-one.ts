@@ -7,8 +7,9 @@ import { pathOf } from "../availability/url.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
 import { askModel } from "./check-nodes-ask.ts";
 import type { AskedModel, Findings } from "./check-nodes-findings.ts";
+import { askHttp2, type Http2Answer } from "./check-nodes-http2.ts";
 import { type Polled, pollOnce, specOf } from "./check-nodes-poll.ts";
-import { reach, watchIdle } from "./check-nodes-socket.ts";
+import { reach, type SocketTarget, watchIdle } from "./check-nodes-socket.ts";
 
 export interface CheckOptions {
   readonly config: NodeConfig;
@@ -37,7 +38,7 @@ export async function checkNode(options: CheckOptions): Promise<Findings> {
   const spec = specOf(config, apiKey, tls);
   const { url, serverName, allowLinkLocal, timeouts, health, keepAliveMs } = config;
   const target = { url, serverName, allowsLinkLocal: allowLinkLocal, tls, connectMs: timeouts.connectMs, signal };
-  const nothing = { config, polled: null, keepAlive: null, models: [], unasked: 0 };
+  const nothing = { config, polled: null, keepAlive: null, http2: null, models: [], unasked: 0 };
   const reached = await reach(target);
   if (!reached.isReached) return { ...nothing, reach: reached, nowMs: Date.now() };
   const watched = watchIdle(reached.socket, {
@@ -46,6 +47,7 @@ export async function checkNode(options: CheckOptions): Promise<Findings> {
     waitMs: Math.min(keepAliveMs, IDLE_MS_MAX),
     signal,
   });
+  const http2 = config.httpVersion === "2" ? sayHello(target) : null;
   const poll = () => pollOnce(spec, fetch, AbortSignal.any([signal, AbortSignal.timeout(health.timeoutMs)]));
   let polled = await poll();
   const isAnswering = polled.result.responses.health !== null || polled.reading.models !== null;
@@ -58,7 +60,16 @@ export async function checkNode(options: CheckOptions): Promise<Findings> {
   // some engines tell their load from the first request on
   if (Number.isNaN(polled.reading.running) && models.some(({ asked }) => asked.verdict === "success"))
     polled = await poll();
-  return { config, reach: reached, polled, keepAlive: await watched, models, unasked, nowMs: Date.now() };
+  const [keepAlive, answer] = await Promise.all([watched, http2]);
+  return { config, reach: reached, polled, keepAlive, http2: answer, models, unasked, nowMs: Date.now() };
+}
+
+/** Models are asked and polls are made over HTTP/1.1: traffic to this node will not be. */
+async function sayHello(target: SocketTarget): Promise<Http2Answer> {
+  const reached = await reach({ ...target, protocol: "h2" });
+  const signal = AbortSignal.any([target.signal, AbortSignal.timeout(target.connectMs)]);
+  // a handshake without a common protocol ends with an alert
+  return reached.isReached ? askHttp2(reached.socket, signal) : "alpn";
 }
 
 /** Those that the file states for the node, else those that it reports: registered ones first. */

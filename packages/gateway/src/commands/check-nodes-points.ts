@@ -16,6 +16,7 @@ export function judge(findings: Findings): Point[] {
   if (polled === null || !reach.isReached) return points;
   return [
     ...points,
+    ...http2Point(findings),
     readyPoint(config, polled),
     enginePoint(config, polled),
     ...platformPoint(config, polled),
@@ -83,6 +84,20 @@ function tlsFailure(code: string): Point {
     return point("tls", "red", `it does not speak TLS there (${code})`, advice);
   }
   return point("tls", "red", `the TLS handshake failed (${code})`, "compare with openssl s_client -connect HOST:PORT");
+}
+
+function http2Point({ config, http2 }: Findings): Point[] {
+  if (http2 === null) return [];
+  const isTls = config.url.startsWith("https:");
+  if (http2 === "spoken")
+    return [point("http2", "green", isTls ? "it speaks HTTP/2" : "it speaks HTTP/2 in clear text")];
+  const text = {
+    alpn: "the handshake did not choose HTTP/2",
+    answer: "what it answers is no HTTP/2",
+    closed: "it closes a connection that begins with HTTP/2",
+    timeout: "it does not answer HTTP/2 in time",
+  }[http2];
+  return [point("http2", "red", `${text}: every request would fail`, "take http_version out, or let it speak HTTP/2")];
 }
 
 function readyPoint({ engine }: NodeConfig, { reading, result }: Polled): Point {

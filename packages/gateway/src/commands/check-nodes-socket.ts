@@ -15,6 +15,8 @@ export interface SocketTarget {
   /** Its own TLS; null: the system's authorities. */
   readonly tls: NodeTls | null;
   readonly connectMs: number;
+  /** What the handshake asks for. Default: http/1.1. */
+  readonly protocol?: "http/1.1" | "h2";
   /** Aborts when the check's time is over. */
   readonly signal: AbortSignal;
 }
@@ -40,6 +42,7 @@ export async function reach({
   allowsLinkLocal,
   tls,
   connectMs,
+  protocol = "http/1.1",
   signal,
 }: SocketTarget): Promise<Reach> {
   const limits = { connectMs, headerBytes: 0, serverName, allowsLinkLocal };
@@ -56,7 +59,13 @@ export async function reach({
   if (allowed.length === 0) return { isReached: false, stage: "name", code: "link_local" };
   let last: Reach = { isReached: false, stage: "connect", code: "timeout" };
   for (const { address } of allowed) {
-    const tried = await open(address, { port, tlsName: isTls ? (serverName ?? host) : null, tls, deadline });
+    const tried = await open(address, {
+      port,
+      tlsName: isTls ? (serverName ?? host) : null,
+      tls,
+      protocol,
+      deadline,
+    });
     if (!(tried instanceof Object && "stage" in tried)) {
       const isSecure = tried instanceof TLSSocket;
       const until = isSecure ? new Date(tried.getPeerCertificate().valid_to) : null;
@@ -82,8 +91,9 @@ function open(
     port,
     tlsName,
     tls,
+    protocol,
     deadline,
-  }: { port: number; tlsName: string | null; tls: NodeTls | null; deadline: AbortSignal },
+  }: { port: number; tlsName: string | null; tls: NodeTls | null; protocol: string; deadline: AbortSignal },
 ): Promise<Socket | { stage: "connect" | "tls"; code: string }> {
   const { promise, resolve } = Promise.withResolvers<Socket | { stage: "connect" | "tls"; code: string }>();
   const secure = tlsName === null ? {} : tlsOptions({ host: tlsName, tls });
@@ -91,7 +101,7 @@ function open(
     tlsName === null
       ? connect({ host: address, port })
       : // `host` is what a certificate has to name
-        connectTls({ host: tlsName, port, ALPNProtocols: ["http/1.1"], ...secure, lookup: fixedLookup(address) });
+        connectTls({ host: tlsName, port, ALPNProtocols: [protocol], ...secure, lookup: fixedLookup(address) });
   let stage: "connect" | "tls" = "connect";
   const fail = (code: string): void => {
     socket.destroy();

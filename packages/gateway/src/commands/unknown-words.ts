@@ -3,7 +3,7 @@
 import type { UnknownWhy } from "../control/fleet-report.ts";
 
 export const WHY_WORDS: Readonly<Record<UnknownWhy, string>> = {
-  not_polled: "no poll of it was answered yet",
+  not_polled: "no poll of it has succeeded yet",
   node_down: "it is out, and what it told before says nothing about now",
   engine_not_detected: "its engine is not known yet",
   engine_does_not_tell: "its engine does not tell it",

@@ -173,6 +173,16 @@ test("what nodes lack stands in words, and so does that all of them lack somethi
   assert.match(text, /no node after 500 ms: every node lacks something that the request needs/);
 });
 
+test("a wish that was not met says which of the reasons it was", () => {
+  const { decide, find, idOf } = setUp("cost", Number.NaN);
+  const found = find(idOf(decide({ row: 1, reason: "cheapest", estimates: [Number.NaN, 900], costs: [1, 1] })));
+  assert.ok(found !== null);
+  const hinted = (family: string) => explainText({ ...found, hint: { family, use: "unused" } });
+  assert.match(hinted("H100"), /hint {6}H100: not used, no node of it can take the request\n/);
+  assert.match(hinted("MI300X"), /hint {6}MI300X: not used, it is not good enough for the policy\n/);
+  assert.match(hinted("L40S"), /hint {6}L40S: not used, it is not in the chain\n/);
+});
+
 test("a request without a node says why and what the caller was told", () => {
   const { decide, explained } = setUp("balanced", 2000);
   const nan = Number.NaN;

@@ -19,7 +19,8 @@ export function explainText(decision: DecisionJson): string {
   ].join("\n");
 }
 
-function introduction({ decision, decided_at, version, worker, request, policy, hint }: DecisionJson): string[] {
+function introduction(record: DecisionJson): string[] {
+  const { decision, decided_at, version, worker, request, policy, hint, families } = record;
   const kind = request.stream ? "a stream" : "a plain answer";
   const target = policy.latency_target_ms === null ? "no target" : `target ${duration(policy.latency_target_ms)}`;
   const lines = [
@@ -31,10 +32,16 @@ function introduction({ decision, decided_at, version, worker, request, policy, 
   ];
   if (hint !== null) {
     lines.push(
-      `hint      ${hint.family ?? "?"}: ${hint.use === "used" ? "used" : "not used, it is not in the chain or not good enough"}`,
+      `hint      ${hint.family ?? "?"}: ${hint.use === "used" ? "used" : `not used, ${whyUnused(hint.family, families)}`}`,
     );
   }
   return lines;
+}
+
+function whyUnused(wished: string | null, families: readonly FamilyJson[]): string {
+  const family = families.find((one) => one.family === wished);
+  if (family === undefined) return "it is not in the chain";
+  return family.best_node === null ? "no node of it can take the request" : "it is not good enough for the policy";
 }
 
 const SOURCES = {

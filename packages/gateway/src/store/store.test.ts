@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, it, type TestContext } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { SILENT_LOG } from "../control/gateway-log.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { createOperations, type LearnedNumber, type StoredPrice } from "./operations.ts";
@@ -85,7 +86,7 @@ describe("a store that can't be used", () => {
     assert.equal(store.status.state, "degraded");
     rmSync(join(folder, "inner"));
     assert.deepEqual(await store.call("learned.load", ALL), []);
-    assert.deepEqual(store.status, { state: "ok", reason: null, pending: 0 });
+    assert.deepEqual(store.status, { state: "ok", reason: null, pending: 0, hasThread: true });
   });
 
   it("names a full and a read-only disk in its refusals", async (t) => {
@@ -196,6 +197,18 @@ describe("the store", () => {
       history.map(({ observedAtMs }) => observedAtMs),
       [200],
     );
+  });
+
+  it("ends its thread while there is nothing to do, and starts it again for the next call", async (t) => {
+    const store = await open(t, folderOf(t), { idleMs: 1 });
+    for (let round = 0; round < 3; round++) {
+      await store.call("learned.save", { numbers: [number(`x${round}`, round)], forgetBeforeMs: 0 });
+      assert.equal((await store.call("learned.load", { skip: 0, limit: 10 })).length, round + 1);
+      const deadlineMs = performance.now() + 5_000;
+      while (store.status.hasThread && performance.now() < deadlineMs) await wait(1);
+      assert.equal(store.status.hasThread, false);
+    }
+    assert.equal(store.status.state, "ok");
   });
 
   it("copies itself into one file that opens", async (t) => {

@@ -21,6 +21,8 @@ const CALLS_MAX = 1_000;
 const CALL_DEADLINE_MS = 10_000;
 /** What the last calls get when the gateway ends, ms. */
 const CLOSE_DEADLINE_MS = 5_000;
+/** A thread without work ends after this long, ms: it holds 8 MB, and a start costs 0.1 s, at most once a minute. */
+const IDLE_MS = 3_000;
 /** The store keeps rows and no caches of ours: small heaps are enough, MB. */
 const HEAP = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 8 };
 
@@ -31,6 +33,8 @@ export interface StoreStatus {
   readonly reason: string | null;
   /** Calls that wait. */
   readonly pending: number;
+  /** False while the store has nothing to do. */
+  readonly hasThread: boolean;
 }
 
 interface Call {
@@ -55,12 +59,17 @@ export interface StoreOptions {
   readonly log: GatewayLog;
   /** Default 10,000 ms. */
   readonly callDeadlineMs?: number;
+  /** Default 3,000 ms. */
+  readonly idleMs?: number;
 }
 
 export class Store implements StoreClient {
   readonly #options: StoreOptions;
   readonly #calls = new Map<number, Call>();
   #worker: Worker | null = null;
+  #idleTimer: NodeJS.Timeout | null = null;
+  /** A thread that ends because it had nothing to do. */
+  #leaving: Promise<void> = Promise.resolve();
   #lastId = 0;
   #reason: string | null = null;
   #isClosed = false;
@@ -85,7 +94,7 @@ export class Store implements StoreClient {
 
   get status(): StoreStatus {
     const state = this.#isClosed ? "closed" : this.#reason === null ? "ok" : "degraded";
-    return { state, reason: this.#reason, pending: this.#calls.size };
+    return { state, reason: this.#reason, pending: this.#calls.size, hasThread: this.#worker !== null };
   }
 
   call<K extends StoreCallName>(name: K, args: StoreCalls[K]["args"]): Promise<StoreCalls[K]["result"]> {
@@ -96,14 +105,9 @@ export class Store implements StoreClient {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    const worker = this.#worker;
-    if (worker === null) return;
-    const ended = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
-    worker.ref();
-    worker.postMessage({ kind: "close" } satisfies ToStoreThread);
-    const timer = setTimeout(() => void worker.terminate(), CLOSE_DEADLINE_MS);
-    await ended;
-    clearTimeout(timer);
+    this.#cancelRest();
+    if (this.#worker !== null) await endOf(this.#worker);
+    await this.#leaving;
   }
 
   #send(name: StoreCallName | null, args: unknown): Promise<unknown> {
@@ -111,6 +115,7 @@ export class Store implements StoreClient {
     if (this.#calls.size >= CALLS_MAX) {
       return Promise.reject(new StoreFault("overloaded", `${CALLS_MAX} calls of the store wait already: try again`));
     }
+    this.#cancelRest();
     const worker = this.#running();
     const id = ++this.#lastId;
     const { callDeadlineMs = CALL_DEADLINE_MS } = this.#options;
@@ -141,7 +146,9 @@ export class Store implements StoreClient {
       cause = error instanceof Error ? error.message : String(error);
     });
     worker.on("exit", () => {
-      if (this.#worker === worker) this.#worker = null;
+      // the calls that wait are those of the thread that was started since
+      if (this.#worker !== worker) return;
+      this.#worker = null;
       for (const id of [...this.#calls.keys()]) {
         this.#end(id, new StoreFault("closed", `the store's thread died (${cause}): try again`));
       }
@@ -162,6 +169,7 @@ export class Store implements StoreClient {
     if (call === undefined) return;
     clearTimeout(call.timer);
     call.resolve(message.result);
+    this.#restSoon();
   }
 
   #end(id: number, fault: StoreFault): void {
@@ -175,5 +183,33 @@ export class Store implements StoreClient {
     }
     this.#reason = fault.message;
     call.reject(fault);
+    this.#restSoon();
   }
+
+  /** Ends the thread once it has had nothing to do for a while; what is in memory only is kept by it. */
+  #restSoon(): void {
+    if (this.#calls.size > 0 || this.#isClosed || this.#options.folder === MEMORY) return;
+    this.#cancelRest();
+    this.#idleTimer = setTimeout(() => {
+      const worker = this.#worker;
+      this.#worker = null;
+      if (worker !== null) this.#leaving = endOf(worker);
+    }, this.#options.idleMs ?? IDLE_MS);
+    this.#idleTimer.unref();
+  }
+
+  #cancelRest(): void {
+    if (this.#idleTimer !== null) clearTimeout(this.#idleTimer);
+    this.#idleTimer = null;
+  }
+}
+
+/** Lets a thread end what it was given, closes its file and waits for its end. */
+async function endOf(worker: Worker): Promise<void> {
+  const ended = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
+  worker.ref();
+  worker.postMessage({ kind: "close" } satisfies ToStoreThread);
+  const timer = setTimeout(() => void worker.terminate(), CLOSE_DEADLINE_MS);
+  await ended;
+  clearTimeout(timer);
 }

@@ -7,18 +7,13 @@
  * are well-formed and answered: PING and SETTINGS are counted here.
  */
 
-import {
-  constants,
-  createServer,
-  type Http2Server,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-} from "node:http2";
+import type { Http2Server, IncomingHttpHeaders, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { CallerRequest, CallerResponse } from "../caller.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
 import type { WorkerSettings } from "../thread-messages.ts";
 import { callerRequestOf, StreamResponse } from "./caller-stream.ts";
+import { http2 } from "./on-use.ts";
 
 /** A request on a stream; `isAcceptable` is false for one whose head breaks a rule that `nghttp2` does not know. */
 export interface StreamCall {
@@ -46,7 +41,8 @@ export class CallerSessions {
   readonly #deadlines: Deadlines;
   readonly #onCall: (call: StreamCall) => void;
   readonly #sessions = new Set<CallerSession>();
-  #server: Http2Server;
+  /** Null until the first connection, and after a change of limits. */
+  #server: Http2Server | null = null;
   #isDraining = false;
   /** Of the session that is being made: a session gives its socket to nobody. */
   #accepting: Socket | null = null;
@@ -59,7 +55,6 @@ export class CallerSessions {
     this.#settings = options.settings;
     this.#deadlines = options.deadlines;
     this.#onCall = options.onCall;
-    this.#server = this.#createServer();
   }
 
   /** Open connections. */
@@ -69,12 +64,13 @@ export class CallerSessions {
 
   /** Follows changed limits: they hold for connections that are made from now on. */
   applySettings(): void {
-    this.#server = this.#createServer();
+    this.#server = null;
   }
 
   /** A connection that speaks HTTP/2 from here on; the preface is still to be read. */
   accept(socket: Socket): void {
     this.#accepting = socket;
+    this.#server ??= this.#createServer();
     this.#server.emit("connection", socket);
     this.#accepting = null;
   }
@@ -92,18 +88,17 @@ export class CallerSessions {
 
   #createServer(): Http2Server {
     const { data, limits } = this.#settings();
-    const { http2 } = data;
-    const server = createServer({
+    const server = http2().createServer({
       settings: {
-        maxConcurrentStreams: http2.maxStreams,
-        initialWindowSize: http2.streamWindowBytes,
+        maxConcurrentStreams: data.http2.maxStreams,
+        initialWindowSize: data.http2.streamWindowBytes,
         maxHeaderListSize: limits.headerBytes,
         enablePush: false,
       },
       maxHeaderListPairs: HEADER_FIELDS_MAX,
-      maxSessionMemory: Math.ceil(http2.connectionMemoryBytes / 1e6),
-      streamResetBurst: http2.resetBurst,
-      streamResetRate: http2.resetsPerSecond,
+      maxSessionMemory: Math.ceil(data.http2.connectionMemoryBytes / 1e6),
+      streamResetBurst: data.http2.resetBurst,
+      streamResetRate: data.http2.resetsPerSecond,
     });
     server.on("session", (session) => this.#open(session));
     // what is wrong with a connection concerns nobody else
@@ -163,7 +158,7 @@ class CallerSession {
     const session = this.#session;
     if (this.#isClosing || session.destroyed) return;
     if (this.#streams === 0) return this.#close();
-    session.goaway(constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
+    session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
     this.#closing = setTimeout(() => this.#close(), GOAWAY_ROUND_TRIP_MS);
     session.ping(() => this.#close());
   }
@@ -214,7 +209,7 @@ class CallerSession {
     this.#controlFrames = Math.max(0, this.#controlFrames - drained) + 1;
     this.#controlFromMs = nowMs;
     if (this.#controlFrames > perSecond * CONTROL_BURST_SECONDS) {
-      this.#session.destroy(new Error("too many control frames"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      this.#session.destroy(new Error("too many control frames"), http2().constants.NGHTTP2_ENHANCE_YOUR_CALM);
       this.destroy();
     }
   }

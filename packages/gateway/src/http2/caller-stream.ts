@@ -1,7 +1,8 @@
 /** A stream of a caller's HTTP/2 connection, as a request and its answer. */
 
-import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { CallerLink, CallerRequest, CallerResponse } from "../caller.ts";
+import { http2 } from "./on-use.ts";
 
 /** Fields that HTTP/2 has no place for (RFC 9113, 8.2.2). */
 const CONNECTION_FIELDS: ReadonlySet<string> = new Set(["connection", "keep-alive", "transfer-encoding", "upgrade"]);
@@ -111,7 +112,7 @@ export class StreamResponse implements CallerResponse, CallerLink {
     // nobody reads the rest of the request: the caller may stop sending it (RFC 9113, 8.1)
     if (!stream.readableEnded) {
       stream.resume();
-      if (stream.endAfterHeaders !== true) stream.close(constants.NGHTTP2_NO_ERROR);
+      if (stream.endAfterHeaders !== true) stream.close(http2().constants.NGHTTP2_NO_ERROR);
     }
   }
 

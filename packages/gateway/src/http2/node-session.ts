@@ -4,13 +4,7 @@
  * its own window.
  */
 
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect,
-  constants,
-  type IncomingHttpHeaders,
-} from "node:http2";
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
@@ -26,6 +20,7 @@ import {
 import { LINK_LOCAL } from "../http1/node-lookup.ts";
 import { openSocket } from "../http1/open-socket.ts";
 import { BadResponseError } from "../http1/response-parser.ts";
+import { http2 } from "./on-use.ts";
 
 /** Limits of a session. */
 export interface SessionLimits {
@@ -198,7 +193,7 @@ export class NodeSession {
   }
 
   #start(socket: Socket): void {
-    const session = connect(`${this.#target.isTls ? "https" : "http"}://${this.#target.authority}`, {
+    const session = http2().connect(`${this.#target.isTls ? "https" : "http"}://${this.#target.authority}`, {
       createConnection: () => socket,
       settings: {
         enablePush: false,
@@ -345,7 +340,7 @@ export class NodeStream {
     if (stream !== null && !stream.destroyed && !stream.closed) {
       this.#session.noteReset();
       // an end behind half a body would make it a whole one
-      if (stream.writableEnded) stream.close(constants.NGHTTP2_CANCEL);
+      if (stream.writableEnded) stream.close(http2().constants.NGHTTP2_CANCEL);
       else stream.destroy();
     }
     this.#onLeft(this);
@@ -365,14 +360,14 @@ export class NodeStream {
       this.#handler?.onBody(chunk);
     });
     stream.on("end", () => {
-      if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) return;
+      if (stream.rstCode !== http2().constants.NGHTTP2_NO_ERROR) return;
       // a reset without a reason, in the middle of a body, looks like its end
       if (bytes < declared) this.#fail(new BadResponseError("the body is shorter than its content-length"));
       else this.#complete();
     });
     stream.on("error", NOTHING);
     stream.on("close", () => {
-      const isUnsent = stream.rstCode === constants.NGHTTP2_REFUSED_STREAM || this.#session.isUnseen(stream.id);
+      const isUnsent = stream.rstCode === http2().constants.NGHTTP2_REFUSED_STREAM || this.#session.isUnseen(stream.id);
       this.#fail(isUnsent ? new UnsentError("the node refused the stream") : LOST);
     });
   }

@@ -157,7 +157,9 @@ const timeoutFields = {
   idle_ms: field.durationMs().describe("Between two reads from the node after the commit point."),
   slow_client_ms: field.durationMs().describe("Without the caller taking a byte."),
   total_ms: field.durationMs().nullable().describe("From admission to the end, queue included. null: no limit."),
-  drain_ms: field.durationMs().describe("What running requests get to end after SIGTERM. Those of a node that is removed run to their own end."),
+  drain_ms: field
+    .durationMs()
+    .describe("What running requests get to end after SIGTERM. Those of a node that is removed run to their own end."),
 };
 
 export const timeoutsSchema = z

@@ -99,7 +99,8 @@ test(
     assert.ok(sinceKillMs >= COOLDOWN_MS, `it was spared for its cooldown: ${sinceKillMs} ms`);
     const mostMs = COOLDOWN_MS + 2 * POLL_INTERVAL_MS + SLACK_MS;
     assert.ok(sinceReadyMs <= mostMs, `served ${sinceReadyMs} ms after it was ready again`);
-    await assertTold(fleet, endings);
+    // one that was just being sent on a kept connection can't be told from one that the server never saw
+    await assertTold(fleet, endings, "(failure, |unsent, reset)");
     await untilIdle(fleet);
     report(t, endings, { "since the kill": sinceKillMs, "since it was ready again": sinceReadyMs });
   },
@@ -133,7 +134,7 @@ test("a server that is stopped in mid-answer leaves nobody hanging", limits, asy
     ["broken", "broken"],
   );
   assertBrokenVisibly(endings, "h100");
-  await assertTold(fleet, movedEndings, "node_down");
+  await assertTold(fleet, movedEndings, "failure, node_down");
   await untilIdle(fleet);
   report(t, endings, {
     "moved and answered after": Math.max(...movedEndings.map(({ endedAtMs }) => endedAtMs)) - stoppedAtMs,
@@ -209,12 +210,12 @@ function assertBrokenVisibly(endings: readonly Ending[], deadNode: NodeId): void
 }
 
 /** The story of a request that went elsewhere names the node that failed it and the one that answered. */
-async function assertTold({ gateway }: Fleet, endings: readonly Ending[], fault = ""): Promise<void> {
+async function assertTold({ gateway }: Fleet, endings: readonly Ending[], before: string): Promise<void> {
   const moved = endings.find((ending) => ending.kind === "whole" && (ending.routing.attempt ?? 0) > 1);
   assert.ok(moved?.kind === "whole", "a request went elsewhere");
   const story = await gateway.explain(moved.routing.decision ?? "");
   assert.match(story, /^result {4}mi300x \(MI300X\).*, attempt 2: /m);
-  assert.match(story, new RegExp(`^before {4}1\\. h100 \\(H100\\): failure, ${fault}`, "m"));
+  assert.match(story, new RegExp(`^before {4}1\\. h100 \\(H100\\): ${before}`, "m"));
   assert.match(story, /^outcome {3}success, status 200, /m);
 }
 

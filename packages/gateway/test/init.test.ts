@@ -111,7 +111,7 @@ test("a family that nobody named is a placeholder that check-config warns about,
   const fake = await fakeNode(t);
   const { code, text, output, stdout } = await run(t, [fake.url]);
   assert.equal(code, 0);
-  assert.match(text, / {4}family: unnamed +# FIXME: name its accelerator family/);
+  assert.match(text, / {4}family: unnamed +# <- name its accelerator family/);
   assert.match(stdout, /name the family of 1 node in it, then zml nodes check/);
   const terminal = keptTerminal();
   assert.equal(await checkConfig(terminal, { config: output, json: false }), 0);

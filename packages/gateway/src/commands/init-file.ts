@@ -59,12 +59,12 @@ function nodeLines({ id, url, family, engine, reading }: ProbedNode, keyEnv: str
     `  - id: ${quoted(id)}`,
     `    url: ${quoted(url)}`,
     family === null
-      ? `    family: ${PLACEHOLDER_FAMILY}              # FIXME: name its accelerator family, such as H100; nodes do not tell it`
+      ? `    family: ${PLACEHOLDER_FAMILY}              # <- name its accelerator family, such as H100; nodes do not tell it`
       : `    family: ${quoted(family)}`,
   ];
   // what it is may change with a restart, so that it is left to detection
   lines.push(
-    `    # engine: ${engine ?? "custom"}${engine === null ? "" : `, detected`}${told.length === 0 ? "" : ` (${told.join(", ")})`}`,
+    `    # engine: ${engine ?? "custom"}${engine === null ? "" : ", detected"}${told.length === 0 ? "" : ` (${told.join(", ")})`}`,
   );
   if (platform !== null) lines.push(`    platform: ${quoted(platform)}`);
   lines.push("    # gpus: 8                      # accelerators behind the address; 1 unless it is said");

@@ -1,10 +1,11 @@
 import type { EngineBehaviour, EngineKind, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
 import { FakeLlamacpp, llamacppHttpHabits } from "./llamacpp.ts";
-import { FakeSglang, sglangHttpHabits } from "./sglang.ts";
+import { FakeSglang } from "./sglang.ts";
 import { FakeTgi, tgiHttpHabits } from "./tgi.ts";
 import { FakeTriton, tritonHttpHabits } from "./triton.ts";
-import { FakeTrtllm, trtllmHttpHabits } from "./trtllm.ts";
-import { FakeVllm, vllmHttpHabits } from "./vllm.ts";
+import { FakeTrtllm } from "./trtllm.ts";
+import { uvicornHabits } from "./uvicorn.ts";
+import { FakeVllm } from "./vllm.ts";
 
 export function createEngine(kind: EngineKind, context: NodeContext): EngineBehaviour {
   switch (kind) {
@@ -26,15 +27,13 @@ export function createEngine(kind: EngineKind, context: NodeContext): EngineBeha
 export function httpHabits(settings: NodeSettings): HttpHabits {
   switch (settings.engine) {
     case "vllm":
-      return vllmHttpHabits(settings);
     case "sglang":
-      return sglangHttpHabits(settings);
+    case "trtllm":
+      return uvicornHabits(settings);
     case "tgi":
       return tgiHttpHabits(settings);
     case "llamacpp":
       return llamacppHttpHabits(settings);
-    case "trtllm":
-      return trtllmHttpHabits(settings);
     case "triton":
       return tritonHttpHabits(settings);
   }

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
+import type { EngineBehaviour, NodeContext } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
@@ -29,18 +29,6 @@ const GET_ROUTES = new Set([
 const POST_ROUTES = new Set([...Object.keys(SGLANG_WRITERS), "/v1/embeddings", "/v1/rerank"]);
 /** Seconds after which `/health` gives up on its token. */
 const HEALTH_TRIES = 20;
-
-/** uvicorn: HTTP/1.1, closes idle connections after 5 s and doesn't say so. */
-export function sglangHttpHabits(settings: NodeSettings): HttpHabits {
-  return {
-    headers: { server: "uvicorn" },
-    jsonType: "application/json",
-    keepAliveMs: settings.keepAliveMs,
-    maxRequestsPerConnection: 0,
-    hasConnectionHint: false,
-    maxBodyBytes: Infinity,
-  };
-}
 
 /** An SGLang 0.5 server. It serves any model name; metrics are there with a flag only. */
 export class FakeSglang implements EngineBehaviour {

@@ -4,6 +4,7 @@ import type { EventStream, Exchange } from "./exchange.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { StrictOpenAi } from "./strict-openai.ts";
 import { TritonMetrics } from "./triton-metrics.ts";
+import { uvicornHabits } from "./uvicorn.ts";
 
 const BODY_BYTES_MAX = 64 * 2 ** 20;
 const POST_ROUTES = new Set(["/v1/chat/completions", "/v1/completions"]);
@@ -11,14 +12,7 @@ const GET_ROUTES = new Set(["/health/ready", "/v2/health/ready", "/v2/health/liv
 
 /** uvicorn in front of Triton. */
 export function tritonHttpHabits(settings: NodeSettings): HttpHabits {
-  return {
-    headers: { server: "uvicorn" },
-    jsonType: "application/json",
-    keepAliveMs: settings.keepAliveMs,
-    maxRequestsPerConnection: 0,
-    hasConnectionHint: false,
-    maxBodyBytes: BODY_BYTES_MAX,
-  };
+  return uvicornHabits(settings, BODY_BYTES_MAX);
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
+import type { NodeContext } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { InferenceRequest } from "./inference-request.ts";
@@ -29,18 +29,6 @@ const OWN_FIELDS = [
   ...["add_generation_prompt", "add_special_tokens", "chat_template", "chat_template_kwargs", "disaggregated_params"],
 ];
 const GONE = "LLM is unavailable. Please check the server logs for more details.";
-
-/** uvicorn with its idle time fixed at 5 s. */
-export function trtllmHttpHabits(settings: NodeSettings): HttpHabits {
-  return {
-    headers: { server: "uvicorn" },
-    jsonType: "application/json",
-    keepAliveMs: settings.keepAliveMs,
-    maxRequestsPerConnection: 0,
-    hasConnectionHint: false,
-    maxBodyBytes: Infinity,
-  };
-}
 
 /**
  * A trtllm-serve 1.3. It looks at no model name; unknown members are a 400; its errors are a text; it has no key of its

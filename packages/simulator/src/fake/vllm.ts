@@ -1,6 +1,6 @@
 import { performance } from "node:perf_hooks";
 import { embeddingOf } from "./embedding.ts";
-import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.ts";
+import type { EngineBehaviour, NodeContext } from "./engine-behaviour.ts";
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
@@ -26,18 +26,6 @@ const MODEL_ROUTES = new Set([
 ]);
 const GET_ROUTES = new Set(["/health", "/ping", "/version", "/load", "/metrics", "/v1/models"]);
 const UNCOUNTED = new Set(["/health", "/metrics", "/load", "/ping", "/version"]);
-
-/** uvicorn: HTTP/1.1, closes idle connections after 5 s and doesn't say so. */
-export function vllmHttpHabits(settings: NodeSettings): HttpHabits {
-  return {
-    headers: { server: "uvicorn" },
-    jsonType: "application/json",
-    keepAliveMs: settings.keepAliveMs,
-    maxRequestsPerConnection: 0,
-    hasConnectionHint: false,
-    maxBodyBytes: Infinity,
-  };
-}
 
 /** A vLLM 0.32 OpenAI server. */
 export class FakeVllm implements EngineBehaviour {

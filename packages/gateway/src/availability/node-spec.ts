@@ -1,7 +1,7 @@
 /** What the poller has to know about a node. */
 
 import type { PlacementCapabilities } from "@zml/engine";
-import type { CustomConfig, EngineName, GpuExporterConfig } from "@zml/protocol";
+import type { CustomConfig, EngineName, GpuExporterConfig, NodeConfig } from "@zml/protocol";
 import type { NodeTls } from "../http1/open-socket.ts";
 
 /** A model on a node. */
@@ -62,4 +62,28 @@ export interface NodeSpec {
   /** Null: from the engine. */
   readonly maxInFlight: number | null;
   readonly placements: readonly PlacementSpec[];
+}
+
+/** What a configuration says about a node, without a row and models. @param apiKey its own key; null: none. */
+export function nodeSpecOf(
+  config: NodeConfig,
+  { apiKey, tls }: { apiKey: string | null; tls: NodeTls | null },
+): Omit<NodeSpec, "row" | "placements"> {
+  const custom = config.engine === "custom" ? config.custom : null;
+  return {
+    id: config.id,
+    url: config.url,
+    engine: config.engine,
+    apiKey,
+    healthPath: custom?.healthPath ?? null,
+    isHealthPathStated: custom?.isStated ?? false,
+    metricsUrl: config.metricsUrl,
+    custom,
+    gpuExporter: config.gpuExporter,
+    serverName: config.serverName,
+    allowsLinkLocal: config.allowLinkLocal,
+    tls,
+    health: config.health,
+    maxInFlight: config.maxInFlight,
+  };
 }

@@ -4,6 +4,7 @@ import { createFleetTable } from "@zml/engine";
 import type { EngineName, NodeConfig } from "@zml/protocol";
 import { type Adapter, adapterFor, type NodeReading } from "../availability/adapters/index.ts";
 import type { NodeSpec } from "../availability/index.ts";
+import { nodeSpecOf } from "../availability/node-spec.ts";
 import type { PollFetch } from "../availability/poll-fetch.ts";
 import { pollRound, type RoundPlan, type RoundResult } from "../availability/poll-round.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
@@ -56,22 +57,5 @@ export async function pollOnce(spec: NodeSpec, fetch: PollFetch, signal: AbortSi
 
 /** A node of the configuration, as it is polled. @param apiKey its own key; null: none. @param tls its own TLS; null: none. */
 export function specOf(config: NodeConfig, apiKey: string | null, tls: NodeTls | null): NodeSpec {
-  const isCustom = config.engine === "custom";
-  return {
-    row: 0,
-    id: config.id,
-    url: config.url,
-    engine: config.engine,
-    apiKey,
-    healthPath: isCustom ? config.custom.healthPath : null,
-    isHealthPathStated: isCustom && config.custom.isStated,
-    metricsUrl: config.metricsUrl,
-    custom: isCustom ? config.custom : null,
-    serverName: config.serverName,
-    allowsLinkLocal: config.allowLinkLocal,
-    tls,
-    health: config.health,
-    maxInFlight: config.maxInFlight,
-    placements: [],
-  };
+  return { row: 0, ...nodeSpecOf(config, { apiKey, tls }), placements: [] };
 }

@@ -2,7 +2,7 @@
 
 import type { ServedModel } from "@zml/protocol";
 import type { NodeSpec } from "../availability/index.ts";
-import type { PlacementSpec } from "../availability/node-spec.ts";
+import { nodeSpecOf, type PlacementSpec } from "../availability/node-spec.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
@@ -14,20 +14,10 @@ export function pollerNode(entry: FleetNode, secrets: ConfigSecrets, names: Name
   const models = new Map(config.models?.map((served) => [served.name, served]));
   return {
     row: entry.row,
-    id: config.id,
-    url: config.url,
-    engine: config.engine,
-    apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
-    healthPath: config.engine === "custom" ? config.custom.healthPath : null,
-    isHealthPathStated: config.engine === "custom" && config.custom.isStated,
-    metricsUrl: config.metricsUrl,
-    custom: config.engine === "custom" ? config.custom : null,
-    gpuExporter: config.gpuExporter,
-    serverName: config.serverName,
-    allowsLinkLocal: config.allowLinkLocal,
-    tls: nodeTls(config.tls, secrets),
-    health: config.health,
-    maxInFlight: config.maxInFlight,
+    ...nodeSpecOf(config, {
+      apiKey: secrets.nodes.get(config.id)?.reveal() ?? null,
+      tls: nodeTls(config.tls, secrets),
+    }),
     placements: [...entry.placements].flatMap(([name, placement]) => {
       const model = names.models.find(config.account, name);
       if (model < 0) return [];

@@ -7,7 +7,7 @@ import { GenerationRun, sendPlain } from "./generation.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import type { JsonObject } from "./json-object.ts";
-import { isObject } from "./json-object.ts";
+import { parseObject } from "./json-object.ts";
 import { SglangMetrics } from "./sglang-metrics.ts";
 import { SGLANG_WRITERS } from "./sglang-shapes.ts";
 import type { StreamWriter } from "./stream-writer.ts";
@@ -66,7 +66,7 @@ export class FakeSglang implements EngineBehaviour {
   }
 
   overloaded(exchange: Exchange, retryAfterS: number): void {
-    const body = parse(exchange.body);
+    const body = parseObject(exchange.body);
     const isStream = body !== undefined && readInferenceRequest(body).isStream;
     if (!isStream) {
       exchange.json(503, errorBody(503, "The request queue is full."), retryAfterHeader(retryAfterS));
@@ -205,7 +205,7 @@ export class FakeSglang implements EngineBehaviour {
   }
 
   #post(exchange: Exchange): void {
-    const body = parse(exchange.body);
+    const body = parseObject(exchange.body);
     if (exchange.header("content-type")?.split(";")[0]?.trim().toLowerCase() !== "application/json") {
       const message = "Unsupported Media Type: Only 'application/json' is allowed";
       exchange.json(400, errorBody(400, message, "Bad Request"));
@@ -216,7 +216,7 @@ export class FakeSglang implements EngineBehaviour {
       const writer = SGLANG_WRITERS[exchange.path];
       const refusal = this.#refusalOf(exchange, request, writer);
       if (refusal !== null) exchange.json(400, errorBody(400, refusal, "BadRequestError"));
-      else if (writer === undefined) this.#rerank(exchange, request, body);
+      else if (writer === undefined) this.#rerank(exchange, request);
       else if (this.#isFull(request)) {
         this.#metrics.abort();
         this.overloaded(exchange, Number.NaN);
@@ -296,14 +296,15 @@ export class FakeSglang implements EngineBehaviour {
   }
 
   /** Scores of a model that generates come out of its prefill alone; the answer is a bare list. */
-  #rerank(exchange: Exchange, request: InferenceRequest, body: JsonObject): void {
+  #rerank(exchange: Exchange, request: InferenceRequest): void {
     const fault = exchange.faults.takeStream();
-    const documents = Array.isArray(body["documents"]) ? body["documents"] : [];
+    const { documents: given } = request.body;
+    const documents: readonly unknown[] = Array.isArray(given) ? given : [];
     const { driver } = this.#context;
     const sequence = driver.submit(request.promptTokens, 0, {
       onToken: () => {},
       onFinished: () => {
-        const scores = documents.map((document: unknown, index) => ({
+        const scores = documents.map((document, index) => ({
           score: 1 / (1 + index),
           document: String(document),
           index,
@@ -336,13 +337,4 @@ const BROKEN = errorBody(500, "Internal server error: the scheduler raised an ex
 /** Flat, with the code as its type where there is no better word. */
 function errorBody(code: number, message: string, type = String(code)): JsonObject {
   return { object: "error", message, type, param: null, code };
-}
-
-function parse(body: Buffer): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString("utf8"));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -4,8 +4,7 @@ import type { GenerationSink } from "./generation.ts";
 import { GenerationRun, sendPlain } from "./generation.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
-import type { JsonObject } from "./json-object.ts";
-import { isObject } from "./json-object.ts";
+import { parseObject } from "./json-object.ts";
 import { chatId, VLLM_WRITERS } from "./vllm-shapes.ts";
 
 /** Members that OpenAI's chat and completion requests have; both NVIDIA servers take them. */
@@ -64,7 +63,7 @@ export abstract class StrictOpenAi implements EngineBehaviour {
 
   /** Reads, validates and runs a request. `mayServe` knows the model's names. */
   protected infer(exchange: Exchange, mayServe: (model: string) => boolean): void {
-    const body = parse(exchange.body);
+    const body = parseObject(exchange.body);
     if (body === undefined) {
       this.invalid(exchange, { field: "", message: "JSON decode error" });
       return;
@@ -141,14 +140,5 @@ export abstract class StrictOpenAi implements EngineBehaviour {
 
   #exitWhenDrained(): void {
     if (this.#isTerminating && this.context.runs.size === 0) this.context.after(0, () => this.context.exit("fin"));
-  }
-}
-
-function parse(body: Buffer): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString("utf8"));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
   }
 }

@@ -8,7 +8,7 @@ import { GenerationRun, sendPlain } from "./generation.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import type { JsonObject } from "./json-object.ts";
-import { isObject } from "./json-object.ts";
+import { parseObject } from "./json-object.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { sse } from "./stream-writer.ts";
 import { VllmMetrics } from "./vllm-metrics.ts";
@@ -140,7 +140,7 @@ export class FakeVllm implements EngineBehaviour {
       exchange.json(415, errorBody(415, "Unsupported Media Type", message));
       return;
     }
-    const body = parse(exchange.body);
+    const body = parseObject(exchange.body);
     if (body === undefined) {
       exchange.json(
         400,
@@ -254,7 +254,6 @@ export class FakeVllm implements EngineBehaviour {
   /** Embeddings and rerank: the prompt runs through the batch, nothing is generated. */
   #pool(exchange: Exchange, request: InferenceRequest, model: string): void {
     const fault = exchange.faults.takeStream();
-    const body = parse(exchange.body) ?? {};
     const { driver } = this.#context;
     const sequence = driver.submit(request.promptTokens, 0, {
       onToken: () => {},
@@ -262,7 +261,7 @@ export class FakeVllm implements EngineBehaviour {
         this.#metrics.prompt(request.promptTokens);
         const usage = { prompt_tokens: request.promptTokens, total_tokens: request.promptTokens };
         const isRerank = exchange.path.endsWith("/rerank");
-        sendPlain(exchange, fault, isRerank ? rerank(body, model, usage) : embeddings(request, model, usage));
+        sendPlain(exchange, fault, isRerank ? rerank(request.body, model, usage) : embeddings(request, model, usage));
       },
     });
     exchange.onOver(() => driver.cancel(sequence));
@@ -303,17 +302,8 @@ function errorBody(code: number, type: string, message: string, param: string | 
   return { error: { message, type, param, code } };
 }
 
-function parse(body: Buffer): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString("utf8"));
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 function readModel(exchange: Exchange): string {
-  const model = parse(exchange.body)?.["model"];
+  const model = parseObject(exchange.body)?.["model"];
   return typeof model === "string" ? model : "";
 }
 

@@ -4,7 +4,7 @@
  * handshake says which of the two a connection speaks.
  */
 
-import { createServer, type IncomingMessage, type Server, type ServerOptions } from "node:http";
+import type { IncomingMessage, Server, ServerOptions } from "node:http";
 import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -20,6 +20,7 @@ import { DenseSet } from "./dense-set.ts";
 import { Exchange, requestIdOf } from "./exchange.ts";
 import { CallerSessions, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
+import { createServer } from "./node-http.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH, shapeAt } from "./routes.ts";
 import type { ServerTls } from "./thread-messages.ts";

@@ -1,12 +1,13 @@
 /** The admin port: what operators ask. Plain `node:http`, since its few routes need no framework. */
 
 import { createHash, timingSafeEqual } from "node:crypto";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERRORS, type ErrorCode, errorBody, isLoopback, type ListenAddress } from "@zml/protocol";
 import type { PricesReportJson } from "../cost/index.ts";
 import type { DiscoveryReportJson } from "../discovery/index.ts";
 import type { DecisionJson } from "../evidence/decision-json.ts";
+import { createServer } from "../node-http.ts";
 import type { WorkerKey } from "../thread-messages.ts";
 import type { FleetReportJson } from "./fleet-report.ts";
 import type { GatewayLog } from "./gateway-log.ts";

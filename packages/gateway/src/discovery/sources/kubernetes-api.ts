@@ -4,9 +4,10 @@
  * deadline and its informer stops for good at the first error.
  */
 
-import { type IncomingMessage, request as requestHttp } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request as requestHttps } from "node:https";
 import { z } from "zod";
+import { request as requestHttp } from "../../node-http.ts";
 import { SourceError, untilAborted } from "../source.ts";
 
 /** Objects of one page. */

@@ -8,6 +8,7 @@ import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import type { JsonObject } from "./json-object.ts";
 import { parseObject } from "./json-object.ts";
+import { RunAnswer } from "./run-answer.ts";
 import { SglangMetrics } from "./sglang-metrics.ts";
 import { SGLANG_WRITERS } from "./sglang-shapes.ts";
 import type { StreamWriter } from "./stream-writer.ts";
@@ -256,26 +257,18 @@ export class FakeSglang implements EngineBehaviour {
     const fault = exchange.faults.takeStream();
     const created = Math.floor(Date.now() / 1e3);
     const head = { id: randomUUID().replaceAll("-", ""), model: this.#modelOf(request), created };
-    let stream: EventStream | undefined;
+    const answer = new RunAnswer(exchange, writer, head, fault);
     let previousTokenMs = Number.NaN;
-    let hasBegun = false;
     const sink: GenerationSink = {
       onToken: (token) => {
         this.#tokensSeen += 1;
         if (token.text !== "") this.#metrics.token(run, previousTokenMs);
         previousTokenMs = run.times.lastTokenMs;
-        if (stream === undefined) return;
-        for (const event of hasBegun ? [] : writer.begin(head, run)) stream.event(event);
-        hasBegun = true;
-        for (const event of writer.token(head, token, run)) stream.event(event);
+        answer.token(token, run);
       },
       onDone: () => {
         this.#metrics.finish(run);
-        if (stream === undefined) sendPlain(exchange, fault, writer.whole(head, run));
-        else {
-          for (const event of writer.end(head, run)) stream.event(event);
-          stream.end();
-        }
+        answer.finish(run);
         this.#exitWhenDrained();
       },
       onLeft: () => {
@@ -290,7 +283,7 @@ export class FakeSglang implements EngineBehaviour {
       else run.start(fault, () => false);
       return;
     }
-    stream = exchange.openStream({ "content-type": "text/event-stream; charset=utf-8" }, fault);
+    const stream = answer.open({ "content-type": "text/event-stream; charset=utf-8" });
     if (isFailing) this.#failStream(stream, BROKEN);
     else run.start(fault, () => false);
   }

@@ -1,10 +1,11 @@
 import type { EngineBehaviour, NodeContext } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
-import { GenerationRun, sendPlain } from "./generation.ts";
+import { GenerationRun } from "./generation.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import { parseObject } from "./json-object.ts";
+import { RunAnswer } from "./run-answer.ts";
 import { chatId, VLLM_WRITERS } from "./vllm-shapes.ts";
 
 /** Members that OpenAI's chat and completion requests have; both NVIDIA servers take them. */
@@ -96,27 +97,17 @@ export abstract class StrictOpenAi implements EngineBehaviour {
       model: request.model === "" ? settings.model : request.model,
       created: Math.floor(Date.now() / 1e3),
     };
-    let stream: EventStream | undefined;
-    let hasBegun = false;
+    const answer = new RunAnswer(exchange, writer, head, fault);
     const sink: GenerationSink = {
-      onToken: (token) => {
-        if (stream === undefined) return;
-        for (const event of hasBegun ? [] : writer.begin(head, run)) stream.event(event);
-        hasBegun = true;
-        for (const event of writer.token(head, token, run)) stream.event(event);
-      },
+      onToken: (token) => answer.token(token, run),
       onDone: () => {
         this.#counters.finish(run);
-        if (stream === undefined) sendPlain(exchange, fault, writer.whole(head, run));
-        else {
-          for (const event of writer.end(head, run)) stream.event(event);
-          stream.end();
-        }
+        answer.finish(run);
         this.#exitWhenDrained();
       },
       onFailed: () => {
         this.#counters.fail();
-        this.failed(exchange, stream);
+        this.failed(exchange, answer.stream);
       },
       onLeft: () => {
         this.#counters.cancel();
@@ -124,12 +115,10 @@ export abstract class StrictOpenAi implements EngineBehaviour {
       },
     };
     const run = new GenerationRun(this.context, exchange, request, sink);
-    if (request.isStream) {
-      stream = exchange.openStream({ "content-type": "text/event-stream; charset=utf-8" }, fault);
-    }
+    if (request.isStream) answer.open({ "content-type": "text/event-stream; charset=utf-8" });
     if (fault?.kind === "error-first") {
       this.#counters.fail();
-      this.failed(exchange, stream);
+      this.failed(exchange, answer.stream);
       return;
     }
     const { disconnectPollMs } = settings;

@@ -3,11 +3,12 @@ import type { EngineBehaviour, HttpHabits, NodeContext, NodeSettings } from "./e
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { GenerationSink } from "./generation.ts";
-import { GenerationRun, sendPlain } from "./generation.ts";
+import { GenerationRun } from "./generation.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import type { JsonObject } from "./json-object.ts";
 import { isObject } from "./json-object.ts";
+import { RunAnswer } from "./run-answer.ts";
 import type { TgiFailure } from "./tgi-metrics.ts";
 import { TgiMetrics } from "./tgi-metrics.ts";
 import { TGI_VERSION, TGI_WRITERS, tgiEvent } from "./tgi-shapes.ts";
@@ -208,24 +209,19 @@ export class FakeTgi implements EngineBehaviour {
     const { settings } = this.#context;
     const fault = exchange.faults.takeStream();
     const head = { id: "", model: settings.model, created: Math.floor(Date.now() / 1e3) };
-    let stream: EventStream | undefined;
+    const answer = new RunAnswer(exchange, writer, head, fault);
     const sink: GenerationSink = {
-      onToken: (token) => {
-        for (const event of stream === undefined ? [] : writer.token(head, token, run)) stream?.event(event);
-      },
+      onToken: (token) => answer.token(token, run),
       onDone: () => {
         this.#metrics.finish(run);
-        if (stream === undefined) {
+        if (answer.stream === undefined) {
           exchange.response.setHeader("x-compute-type", "gpu+optimized");
           exchange.response.setHeader("x-compute-characters", String(run.request.promptTokens * 4));
-          sendPlain(exchange, fault, writer.whole(head, run));
-        } else {
-          for (const event of writer.end(head, run)) stream.event(event);
-          stream.end();
         }
+        answer.finish(run);
         this.#exitWhenDone();
       },
-      onFailed: () => this.#fail(exchange, stream),
+      onFailed: () => this.#fail(exchange, answer.stream),
       onLeft: () => {
         this.#metrics.fail("dropped");
         this.#exitWhenDone();
@@ -233,10 +229,10 @@ export class FakeTgi implements EngineBehaviour {
     };
     const run = new GenerationRun(this.#context, exchange, request, sink);
     if (request.isStream) {
-      stream = exchange.openStream({ "x-compute-type": "gpu+optimized", "x-accel-buffering": "no" }, fault);
+      const stream = answer.open({ "x-compute-type": "gpu+optimized", "x-accel-buffering": "no" });
       this.#ping(exchange, stream);
     }
-    if (fault?.kind === "error-first") this.#fail(exchange, stream);
+    if (fault?.kind === "error-first") this.#fail(exchange, answer.stream);
     else run.start(fault, () => false);
   }
 

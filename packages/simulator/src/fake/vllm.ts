@@ -9,6 +9,7 @@ import type { InferenceRequest } from "./inference-request.ts";
 import { readInferenceRequest } from "./inference-request.ts";
 import type { JsonObject } from "./json-object.ts";
 import { parseObject } from "./json-object.ts";
+import { RunAnswer } from "./run-answer.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { sse } from "./stream-writer.ts";
 import { VllmMetrics } from "./vllm-metrics.ts";
@@ -207,32 +208,22 @@ export class FakeVllm implements EngineBehaviour {
   ): void {
     const fault = exchange.faults.takeStream();
     const created = Math.floor(Date.now() / 1e3);
-    const answer = { ...head, created };
-    let stream: EventStream | undefined;
+    const answer = new RunAnswer(exchange, writer, { ...head, created }, fault);
     let previousTokenMs = Number.NaN;
-    let hasBegun = false;
     const sink: GenerationSink = {
       onToken: (token) => {
         if (token.text !== "") this.#metrics.token(run, previousTokenMs);
         previousTokenMs = run.times.lastTokenMs;
-        if (stream === undefined) return;
-        // The first events come with the first token; the head of the response was sent before.
-        for (const event of hasBegun ? [] : writer.begin(answer, run)) stream.event(event);
-        hasBegun = true;
-        for (const event of writer.token(answer, token, run)) stream.event(event);
+        answer.token(token, run);
       },
       onDone: () => {
         this.#metrics.finish(run);
-        if (stream === undefined) sendPlain(exchange, fault, writer.whole(answer, run));
-        else {
-          for (const event of writer.end(answer, run)) stream.event(event);
-          stream.end();
-        }
+        answer.finish(run);
         this.#exitWhenDrained();
       },
       onFailed: () => {
-        if (stream === undefined) this.#failed(exchange);
-        else this.#failStream(stream);
+        if (answer.stream === undefined) this.#failed(exchange);
+        else this.#failStream(answer.stream);
       },
       onLeft: () => this.#exitWhenDrained(),
     };
@@ -242,7 +233,7 @@ export class FakeVllm implements EngineBehaviour {
       return;
     }
     if (request.isStream) {
-      stream = exchange.openStream({ "content-type": "text/event-stream; charset=utf-8" }, fault);
+      const stream = answer.open({ "content-type": "text/event-stream; charset=utf-8" });
       if (fault?.kind === "error-first") {
         this.#failStream(stream);
         return;

@@ -12,6 +12,20 @@ import { assert } from "../assert.ts";
  */
 export type Standing = "in" | "suspect" | "out";
 
+/** Why a node ought to be out. */
+export interface Suspicion {
+  /** A refused connection, or its own word. */
+  readonly isProof: boolean;
+  /** A poll of it has been answered, sooner or later. */
+  readonly hasAnswered: boolean;
+}
+
+/** A node that never answered takes no traffic anyway, so that it takes no place among those that may be out. */
+export function standingOf(suspicion: Suspicion | null): Standing {
+  if (suspicion === null) return "in";
+  return suspicion.isProof || !suspicion.hasAnswered ? "out" : "suspect";
+}
+
 interface Member {
   readonly row: number;
   models: readonly number[];

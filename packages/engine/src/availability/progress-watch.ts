@@ -24,6 +24,12 @@ export interface ProgressLook {
 /** Nothing was seen yet. */
 export const FRESH_PROGRESS: ProgressWatch = Object.freeze({ stillLooks: 0, last: null });
 
+/**
+ * Looks at a standstill before a node counts as stalled, where nothing is configured: with a poll every 5 s some 25 s,
+ * longer than a large prompt takes to be read, which moves no counter before its end.
+ */
+const STALLED_AFTER = 6;
+
 /** Takes the next look. */
 export function afterLook({ stillLooks, last }: ProgressWatch, look: ProgressLook): ProgressWatch {
   const isStill =
@@ -34,6 +40,11 @@ export function afterLook({ stillLooks, last }: ProgressWatch, look: ProgressLoo
     isSame(look.promptTokensTotal, last.promptTokensTotal) &&
     look.relayed === last.relayed;
   return { stillLooks: isStill ? stillLooks + 1 : 0, last: look };
+}
+
+/** True when a node counts as stalled. @param after looks in a row at a standstill. */
+export function isStalled({ stillLooks }: ProgressWatch, after: number = STALLED_AFTER): boolean {
+  return stillLooks >= after;
 }
 
 function isSame(a: number, b: number): boolean {

@@ -13,8 +13,10 @@ import {
   FRESH_PROGRESS,
   forgetLoad,
   forgetSpeeds,
+  isStalled,
   publish,
-  type Standing,
+  type Suspicion,
+  standingOf,
   unblockPlacement,
   writeDrain,
   writeHealthScore,
@@ -33,12 +35,6 @@ import { writeCapacities, writeFreeMemory, writeReading } from "./write-row.ts";
 
 /** Rounds without an answer of the metrics path after which its last numbers no longer count. */
 const MISSED_SCRAPES_MAX = 3;
-
-/**
- * Looks at a standstill before a node counts as stalled, where nothing is configured: with a poll every 5 s some 25 s,
- * longer than a large prompt takes to be read, which moves no counter before its end.
- */
-const STALLED_AFTER = 6;
 
 /** Where nothing is configured: half of a model's nodes. */
 const MAX_EJECTED_SHARE = 0.5;
@@ -72,7 +68,7 @@ export class RoundTaker {
 
   /** True when health would take the node out and too many others are out already. */
   isKeptIn(node: PolledNode): boolean {
-    return standingOf(node, this.#table) === "suspect" && !this.#ejections.isEjected(node.spec.row);
+    return standingOf(suspicionOf(node, this.#table)) === "suspect" && !this.#ejections.isEjected(node.spec.row);
   }
 
   /** The node's models may have changed. */
@@ -174,7 +170,7 @@ export class RoundTaker {
     });
     // only now, so that an exception before it leaves no gate that the row does not show
     node.gate = gate;
-    if (!gate.isOut) node.downCause = this.#isStalled(node) ? "stalled" : null;
+    if (!gate.isOut) node.downCause = isStalled(node.progress, spec.health.stalledAfter) ? "stalled" : null;
     this.#settle(node);
     if (capacities.length > 0) this.#onCapacity();
     if (isOk(result.responses.models) && adapter.provesModels) this.#unblockServed(node, reading);
@@ -191,10 +187,6 @@ export class RoundTaker {
     node.progress = adapter.countsTokensAt === "step" ? afterLook(node.progress, look) : FRESH_PROGRESS;
     node.rates = ratesBetween(before, after, { fromMs: node.lookedAtMs, toMs: result.scrapedAtMs });
     node.lookedAtMs = result.scrapedAtMs;
-  }
-
-  #isStalled(node: PolledNode): boolean {
-    return node.progress.stillLooks >= (node.spec.health.stalledAfter ?? STALLED_AFTER);
   }
 
   /** A refusal by 404 is over when the node lists the model. */
@@ -271,7 +263,7 @@ export class RoundTaker {
   /** Puts what is known of a node into its row, and into those of nodes that share a model with it. */
   #settle(node: PolledNode): void {
     const { row, placements } = node.spec;
-    const standing = standingOf(node, this.#table);
+    const standing = standingOf(suspicionOf(node, this.#table));
     const models = [...new Set(placements.map(({ model }) => model))].sort((a, b) => a - b);
     const changed = this.#ejections.set(row, models, standing);
     this.#writeOut(node);
@@ -301,15 +293,12 @@ export class RoundTaker {
   }
 }
 
-/**
- * A refused connection and the node's own word are proof. A node that never answered takes no traffic anyway, so that it
- * takes no place among those that may be out.
- */
-function standingOf({ downCause, spec }: PolledNode, table: FleetTable): Standing {
-  if (downCause === null) return "in";
-  return isProof(downCause) || table.goodPolls[spec.row] === 0 ? "out" : "suspect";
+function suspicionOf({ downCause, spec }: PolledNode, table: FleetTable): Suspicion | null {
+  if (downCause === null) return null;
+  return { isProof: isProof(downCause), hasAnswered: table.goodPolls[spec.row] !== 0 };
 }
 
+/** A refused connection and the node's own word. */
 function isProof(cause: DownCause | null): boolean {
   return cause === "refused" || cause === "not_ready";
 }

@@ -28,6 +28,7 @@ export * from "./failover/retry-budget.ts";
 export * from "./fleet-table.ts";
 export * from "./learning/attempt-samples.ts";
 export * from "./learning/capacity-meter.ts";
+export * from "./learning/engine-errors.ts";
 export * from "./learning/node-load.ts";
 export * from "./learning/refresh-speeds.ts";
 export * from "./load.ts";

@@ -9,8 +9,8 @@ import type { Outcome } from "../reasons.ts";
 const SPEED_WEIGHT = 0.1;
 /** Outputs vary more than speeds do: the last fifty decide. */
 const OUTPUT_WEIGHT = 0.02;
-/** The last twenty attempts decide. */
-const ERROR_WEIGHT = 0.05;
+/** The last twenty requests decide, ours and those of others alike. */
+export const ERROR_WEIGHT = 0.05;
 /** Shorter streams say more about the first token than about the speed. */
 const STREAM_TOKENS_MIN = 4;
 

@@ -11,6 +11,7 @@ import {
   EjectionLimit,
   type FleetTable,
   FRESH_PROGRESS,
+  foldEngineErrors,
   forgetLoad,
   forgetSpeeds,
   isStalled,
@@ -25,7 +26,6 @@ import {
 import { isOtherEngine } from "./adapters/detect.ts";
 import { type Adapter, adapterOf, type NodeReading } from "./adapters/index.ts";
 import { isOk } from "./adapters/poll-answers.ts";
-import { foldEngineErrors } from "./engine-errors.ts";
 import { measureCapacity } from "./measure-capacity.ts";
 import { errorWords, noteAnswers, ratesBetween } from "./node-facts.ts";
 import type { RoundResult } from "./poll-round.ts";
@@ -162,7 +162,10 @@ export class RoundTaker {
       if (hasLoad) writeLoad(table, row, reading, result);
       else if (node.missedScrapes >= MISSED_SCRAPES_MAX) forgetLoad(table, row);
       writeCapacities(table, spec, capacities);
-      if (isScraped && !hasRestarted) foldEngineErrors(table, node, { before, after: reading, nowMs });
+      if (isScraped && before !== null && !hasRestarted) {
+        const { ownTrafficMs } = node.heardAt;
+        foldEngineErrors(table, row, { before, after: reading, nowMs, ownTrafficMs });
+      }
       this.#writeDrain(node, nowMs);
       writeHealthScore(table, row);
       table.polledAtMs[row] = round.startMs;

@@ -3,28 +3,39 @@
  * ourselves counts for more, so that these fill in only where it is missing or old.
  */
 
-import { type FleetTable, foldMean } from "@zml/engine";
-import type { NodeReading } from "./adapters/index.ts";
-import type { PolledNode } from "./polled-node.ts";
+import { foldMean } from "../availability/throughput.ts";
+import type { FleetTable } from "../fleet-table.ts";
+import { ERROR_WEIGHT } from "./attempt-samples.ts";
 
 /** What our own attempts said holds for this long, ms. */
 const OWN_COUNTS_MS = 60_000;
 
-/** Weight of one request of others, as that of one of our own attempts (`learning/attempt-samples.ts` of the engine). */
-const ERROR_WEIGHT = 0.05;
+/** Requests that ended since the node's start, whoever sent them; NaN: not told. */
+export interface EngineCounts {
+  readonly successesTotal: number;
+  readonly errorsTotal: number;
+}
 
-/** Folds what others' requests did between two looks. Inside a `publish`. */
+/** Two looks at the counters of one process, `after` at `nowMs`. */
+export interface EngineLooks {
+  readonly before: EngineCounts;
+  readonly after: EngineCounts;
+  /** Engine clock, ms. */
+  readonly nowMs: number;
+  /** When an attempt of ours last said something about the node, engine clock ms; NaN: never. */
+  readonly ownTrafficMs: number;
+}
+
+/** Folds what others' requests did between two looks. Inside a `publish`. Control thread only. */
 export function foldEngineErrors(
   table: FleetTable,
-  node: PolledNode,
-  { before, after, nowMs }: { before: NodeReading | null; after: NodeReading; nowMs: number },
+  row: number,
+  { before, after, nowMs, ownTrafficMs }: EngineLooks,
 ): void {
-  if (before === null) return;
-  const { row } = node.spec;
   const successes = after.successesTotal - before.successesTotal;
   const hasSucceeded = successes > 0;
   if (hasSucceeded && !((table.lastSuccessAtMs[row] as number) >= nowMs)) table.lastSuccessAtMs[row] = nowMs;
-  if (nowMs - node.heardAt.ownTrafficMs < OWN_COUNTS_MS) return;
+  if (nowMs - ownTrafficMs < OWN_COUNTS_MS) return;
   // an engine that counts no errors says nothing about their share
   const errors = after.errorsTotal - before.errorsTotal;
   const requests = successes + errors;

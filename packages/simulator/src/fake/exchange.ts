@@ -58,6 +58,11 @@ export class Exchange {
     return Array.isArray(value) ? value[0] : value;
   }
 
+  /** Whether the caller shows this key; "" is none, and asks for none. */
+  hasKey(apiKey: string): boolean {
+    return apiKey === "" || this.header("authorization") === `Bearer ${apiKey}`;
+  }
+
   /** Calls back once when the exchange is over, answered or not. */
   onOver(callback: () => void): void {
     if (this.response.closed) callback();

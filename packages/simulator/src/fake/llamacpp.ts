@@ -45,7 +45,7 @@ export class FakeLlamacpp implements EngineBehaviour {
     const isHealth = path === "/health" || path === "/v1/health";
     // A worker that waits for the end takes requests of open connections and never answers them.
     if (this.#isTerminating) return;
-    if (!isHealth && !this.#hasKey(exchange)) {
+    if (!isHealth && !exchange.hasKey(this.#context.settings.apiKey)) {
       this.#error(exchange, 401, "authentication_error", "Invalid API Key");
       return;
     }
@@ -128,11 +128,6 @@ export class FakeLlamacpp implements EngineBehaviour {
   /** There is no engine apart from the server: the process dies. */
   engineDeath(): void {
     this.#context.exit("rst");
-  }
-
-  #hasKey(exchange: Exchange): boolean {
-    const { apiKey } = this.#context.settings;
-    return apiKey === "" || exchange.header("authorization") === `Bearer ${apiKey}`;
   }
 
   #models(): JsonObject {

@@ -59,7 +59,7 @@ export class FakeSglang implements EngineBehaviour {
     const isKnown = GET_ROUTES.has(path)
       ? path !== "/metrics" || this.#context.settings.hasMetrics
       : POST_ROUTES.has(path);
-    if (!isOpen && !this.#hasKey(exchange)) exchange.json(401, { error: "Unauthorized" });
+    if (!isOpen && !exchange.hasKey(this.#context.settings.apiKey)) exchange.json(401, { error: "Unauthorized" });
     else if (!isKnown) exchange.json(404, { detail: "Not Found" });
     else if (method !== (GET_ROUTES.has(path) ? "GET" : "POST")) exchange.json(405, { detail: "Method Not Allowed" });
     else if (method === "GET") this.#get(exchange);
@@ -95,11 +95,6 @@ export class FakeSglang implements EngineBehaviour {
   /** The scheduler's death takes the whole process with it, in the middle of everything. */
   engineDeath(): void {
     this.#context.exit("fin");
-  }
-
-  #hasKey(exchange: Exchange): boolean {
-    const { apiKey } = this.#context.settings;
-    return apiKey === "" || exchange.header("authorization") === `Bearer ${apiKey}`;
   }
 
   #get(exchange: Exchange): void {

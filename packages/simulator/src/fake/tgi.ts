@@ -70,7 +70,7 @@ export class FakeTgi implements EngineBehaviour {
       case "POST /v1/completions":
       case "POST /generate":
       case "POST /generate_stream":
-        if (this.#hasKey(exchange)) this.#post(exchange);
+        if (exchange.hasKey(settings.apiKey)) this.#post(exchange);
         else exchange.send(401, "");
         return;
       default:
@@ -105,11 +105,6 @@ export class FakeTgi implements EngineBehaviour {
   engineDeath(): void {
     this.#isUnhealthy = true;
     for (const run of [...this.#context.runs]) run.fail();
-  }
-
-  #hasKey(exchange: Exchange): boolean {
-    const { apiKey } = this.#context.settings;
-    return apiKey === "" || exchange.header("authorization") === `Bearer ${apiKey}`;
   }
 
   #info(): JsonObject {

@@ -39,8 +39,7 @@ export class FakeTriton extends StrictOpenAi {
   handle(exchange: Exchange): void {
     const { path, method } = exchange;
     const { settings } = this.context;
-    const key = settings.apiKey;
-    if (key !== "" && path.startsWith("/v1/") && exchange.header("authorization") !== `Bearer ${key}`) {
+    if (path.startsWith("/v1/") && !exchange.hasKey(settings.apiKey)) {
       exchange.json(401, { error: "This API is restricted, expecting header 'authorization'" });
     } else if (GET_ROUTES.has(path) && method === "GET") this.#get(exchange);
     else if (POST_ROUTES.has(path) && method === "POST") {

@@ -46,8 +46,7 @@ export class FakeTrtllm extends StrictOpenAi {
 
   handle(exchange: Exchange): void {
     const { path, method } = exchange;
-    const { apiKey } = this.context.settings;
-    if (apiKey !== "" && path.startsWith("/v1/") && exchange.header("authorization") !== `Bearer ${apiKey}`) {
+    if (path.startsWith("/v1/") && !exchange.hasKey(this.context.settings.apiKey)) {
       exchange.json(401, { error: "Unauthorized" });
     } else if (GET_ROUTES.has(path) && method === "GET") this.#get(exchange);
     else if (POST_ROUTES.has(path) && method === "POST") {

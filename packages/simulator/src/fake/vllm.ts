@@ -45,7 +45,7 @@ export class FakeVllm implements EngineBehaviour {
     const { path, method } = exchange;
     const isKnown = GET_ROUTES.has(path) || MODEL_ROUTES.has(path);
     if (!UNCOUNTED.has(path)) this.#countHttp(exchange, isKnown ? path : "none");
-    if (path.startsWith("/v1/") && !this.#hasKey(exchange)) {
+    if (path.startsWith("/v1/") && !exchange.hasKey(this.#context.settings.apiKey)) {
       exchange.json(401, { error: "Unauthorized" });
     } else if (!isKnown) {
       exchange.json(404, { detail: "Not Found" });
@@ -94,11 +94,6 @@ export class FakeVllm implements EngineBehaviour {
   #abortAllAndExit(): void {
     for (const run of [...this.#context.runs]) run.finishAll("abort");
     this.#context.after(0, () => this.#context.exit("fin"));
-  }
-
-  #hasKey(exchange: Exchange): boolean {
-    const { apiKey } = this.#context.settings;
-    return apiKey === "" || exchange.header("authorization") === `Bearer ${apiKey}`;
   }
 
   #get(exchange: Exchange): void {

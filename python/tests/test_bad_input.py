@@ -576,6 +576,32 @@ def test_a_body_that_stops_late_reaches_the_deadline_of_the_call_and_not_that_of
         assert server.exchanges[1].closed.wait(10)
 
 
+@pytest.mark.parametrize("piece", ["x-more: 1\r\n", "HTTP/1.1 102 Processing\r\n\r\n"])
+def test_a_head_that_never_ends_reaches_the_deadline_on_a_new_and_on_a_kept_connection(piece: str) -> None:
+    is_over = threading.Event()
+
+    def drip(exchange: Exchange) -> None:
+        if piece.startswith("x-"):
+            exchange.send("HTTP/1.1 200 OK\r\n")
+        for _ in range(400):
+            if is_over.wait(0.05) or exchange.closed.is_set():
+                break
+            exchange.send(piece)
+        exchange.cut()
+
+    with ScriptedServer(drip, succeed, drip) as server, zml.ZML(server.url, max_retries=0) as client:
+        for _ in range(2):
+            start = time.monotonic()
+            with pytest.raises(zml.APITimeoutError):
+                client.infer("m", MESSAGES, timeout=0.5)
+            # the pieces end after 20 s
+            assert time.monotonic() - start < 10
+            if len(server.exchanges) == 1:
+                assert client.infer("m", MESSAGES).text
+        assert [exchange.connection_number for exchange in server.exchanges] == [0, 1, 1]
+        is_over.set()
+
+
 def test_a_connection_is_used_again(infer: Callable[..., Any]) -> None:
     with ScriptedServer(refusal(503), refusal(503), succeed) as server:
         infer(server.url)

@@ -9,6 +9,7 @@ from typing import Callable, Optional, TypeVar
 import httpx
 
 from ._errors import ConfigurationError
+from ._head_deadline import with_deadlines
 
 _H = TypeVar("_H")
 
@@ -92,7 +93,7 @@ def _event_loop() -> object:
 
 def _blocking() -> httpx.Client:
     # HTTP/1.1: the threads that share a connection over HTTP/2 break it and add up their deadlines (decision 0014)
-    return _made(lambda: httpx.Client(limits=LIMITS))
+    return with_deadlines(_made(lambda: httpx.Client(limits=LIMITS)))
 
 
 def _asynchronous() -> httpx.AsyncClient:

@@ -11,6 +11,7 @@ from ._connections import Connections
 from ._endpoints import is_event_stream, not_a_stream
 from ._events import EventReader, T
 from ._head import Head
+from ._head_deadline import head_within
 from ._http2 import reset_abandoned
 from ._runtime import Runtime
 from ._stream import Stream
@@ -55,7 +56,8 @@ class BlockingIO:
         while True:
             request = call.request(http)
             try:
-                response = http.send(request, stream=True, follow_redirects=False)
+                with head_within(call.timeouts["read"]):
+                    response = http.send(request, stream=True, follow_redirects=False)
             except BaseException as fault:
                 reset_abandoned(http)
                 if not isinstance(fault, HTTPX_FAULTS):

@@ -27,6 +27,13 @@ export type RequestCounters = {
   cancel(): void;
 };
 
+/** What pydantic finds wrong with a body. */
+export type Invalid = {
+  readonly type: "extra_forbidden" | "value_error";
+  readonly field: string;
+  readonly message: string;
+};
+
 /**
  * What trtllm-serve and Triton's OpenAI front end have in common: uvicorn, request models that forbid unknown members,
  * OpenAI's frames. How they refuse is their own.
@@ -48,8 +55,8 @@ export abstract class StrictOpenAi implements EngineBehaviour {
   abstract misconfigured(exchange: Exchange, code: 401 | 404): void;
   abstract bodyTooLarge(exchange: Exchange): void;
   abstract engineDeath(): void;
-  /** A body that is no JSON object, or has a member that nobody knows. */
-  protected abstract invalid(exchange: Exchange, problem: { field: string; message: string }): void;
+  /** A body that is no JSON object, lacks its input, or has a member that nobody knows. */
+  protected abstract invalid(exchange: Exchange, problem: Invalid): void;
   protected abstract tooLong(exchange: Exchange, request: InferenceRequest): void;
   protected abstract unknownModel(exchange: Exchange, model: string): void;
   /** Answers a failed request, or ends its stream as the engine does. */
@@ -66,7 +73,7 @@ export abstract class StrictOpenAi implements EngineBehaviour {
   protected infer(exchange: Exchange, mayServe: (model: string) => boolean): void {
     const body = parseObject(exchange.body);
     if (body === undefined) {
-      this.invalid(exchange, { field: "", message: "JSON decode error" });
+      this.invalid(exchange, { type: "value_error", field: "", message: "JSON decode error" });
       return;
     }
     const unknown = Object.keys(body).find((field) => !this.#fields.has(field));
@@ -74,9 +81,11 @@ export abstract class StrictOpenAi implements EngineBehaviour {
     const { settings, driver } = this.context;
     const completion = Number.isNaN(request.maxTokens) ? 0 : request.maxTokens;
     const room = settings.maxQueuedRequests - driver.batch.runningCount - driver.batch.waitingCount;
-    if (unknown !== undefined) this.invalid(exchange, { field: unknown, message: "Extra inputs are not permitted" });
-    else if (request.inputCount < 1) this.invalid(exchange, { field: "messages", message: "Field required" });
-    else if (!mayServe(request.model)) this.unknownModel(exchange, request.model);
+    if (unknown !== undefined) {
+      this.invalid(exchange, { type: "extra_forbidden", field: unknown, message: "Extra inputs are not permitted" });
+    } else if (request.inputCount < 1) {
+      this.invalid(exchange, { type: "value_error", field: "messages", message: "Field required" });
+    } else if (!mayServe(request.model)) this.unknownModel(exchange, request.model);
     else if (request.promptTokens + completion > settings.maxModelLen) this.tooLong(exchange, request);
     else if (request.choiceCount > room) this.overloaded(exchange, Number.NaN);
     else this.#generate(exchange, request);

@@ -2,6 +2,8 @@ import type { HttpHabits, NodeContext, NodeSettings } from "./engine-behaviour.t
 import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { InferenceRequest } from "./inference-request.ts";
+import { sse } from "./stream-writer.ts";
+import type { Invalid } from "./strict-openai.ts";
 import { StrictOpenAi } from "./strict-openai.ts";
 import { TritonMetrics } from "./triton-metrics.ts";
 import { uvicornHabits } from "./uvicorn.ts";
@@ -70,8 +72,7 @@ export class FakeTriton extends StrictOpenAi {
     this.failAll();
   }
 
-  protected invalid(exchange: Exchange, { field, message }: { field: string; message: string }): void {
-    const type = message.startsWith("Extra") ? "extra_forbidden" : "value_error";
+  protected invalid(exchange: Exchange, { type, field, message }: Invalid): void {
     exchange.json(422, { detail: [{ type, loc: ["body", field], msg: message }] });
   }
 
@@ -90,7 +91,7 @@ export class FakeTriton extends StrictOpenAi {
     const detail = "in ensemble 'ensemble', Executor failed";
     if (stream === undefined) exchange.json(500, { detail });
     else if (stream.isFresh) {
-      stream.event(`data: ${JSON.stringify({ error: detail })}\n\n`);
+      stream.event(sse({ error: detail }));
       stream.end();
     } else exchange.cut("fin");
   }

@@ -3,6 +3,7 @@ import { retryAfterHeader } from "./engine-behaviour.ts";
 import type { EventStream, Exchange } from "./exchange.ts";
 import type { InferenceRequest } from "./inference-request.ts";
 import { sse } from "./stream-writer.ts";
+import type { Invalid } from "./strict-openai.ts";
 import { StrictOpenAi } from "./strict-openai.ts";
 import { TrtllmMetrics } from "./trtllm-metrics.ts";
 
@@ -76,8 +77,7 @@ export class FakeTrtllm extends StrictOpenAi {
     this.context.after(200, () => this.context.exit("fin"));
   }
 
-  protected invalid(exchange: Exchange, { field, message }: { field: string; message: string }): void {
-    const type = message.startsWith("Extra") ? "extra_forbidden" : "value_error";
+  protected invalid(exchange: Exchange, { type, field, message }: Invalid): void {
     exchange.json(400, { error: `[{'type': '${type}', 'loc': ('body', '${field}'), 'msg': '${message}'}]` });
   }
 

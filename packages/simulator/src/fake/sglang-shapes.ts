@@ -2,18 +2,10 @@ import type { FinishReason, GenerationRun } from "./generation.ts";
 import type { JsonObject } from "./json-object.ts";
 import type { AnswerHead, StreamWriter, TokenPart } from "./stream-writer.ts";
 import { chatFinishReason, sse } from "./stream-writer.ts";
-import { VLLM_WRITERS } from "./vllm-shapes.ts";
+import { usageOf as plainUsageOf, VLLM_WRITERS } from "./vllm-shapes.ts";
 
 function usageOf(run: GenerationRun): JsonObject {
-  const prompt = run.request.promptTokens;
-  const completion = run.completionTokens;
-  return {
-    prompt_tokens: prompt,
-    total_tokens: prompt + completion,
-    completion_tokens: completion,
-    prompt_tokens_details: null,
-    reasoning_tokens: 0,
-  };
+  return { ...plainUsageOf(run), prompt_tokens_details: null, reasoning_tokens: 0 };
 }
 
 /** Every chunk has a `usage` member, null but in the last one. */

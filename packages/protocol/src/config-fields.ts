@@ -24,6 +24,12 @@ export function shown(value: unknown): string {
   return String(value);
 }
 
+/** What a schema says where a mapping belongs. */
+export const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${shown(issue.input)}` };
+
+/** What a schema says where a list belongs. */
+export const list = { error: (issue: { input?: unknown }) => `expected a list, got ${shown(issue.input)}` };
+
 const MS_PER_UNIT: Record<string, number> = { ms: 1, s: 1000, sec: 1000, m: 60_000, min: 60_000, h: 3_600_000 };
 const BYTES_PER_UNIT: Record<string, number> = {
   b: 1,

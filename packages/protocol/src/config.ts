@@ -27,8 +27,6 @@ export const NOT_YET: Readonly<Record<string, string>> = {
   telemetry: "telemetry is not there yet: take the section out",
 };
 
-const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
-const list = { error: (issue: { input?: unknown }) => `expected a list, got ${field.shown(issue.input)}` };
 const account = () => field.name("an account").default(DEFAULT_ACCOUNT).describe("The account that owns it.");
 
 export const dataSchema = z
@@ -53,14 +51,14 @@ export const dataSchema = z
         .default(75_000)
         .describe("Idle connections of callers are closed after this long."),
       cors_origins: z
-        .array(field.pageOrigin(), list)
+        .array(field.pageOrigin(), field.list)
         .max(1000, { error: "expected at most 1000 origins" })
         .default([])
         .describe('Origins whose pages may call from a browser; "*" is any.'),
       tls: serverTlsSchema.optional(),
       http2: http2Schema,
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("The data port: OpenAI-style requests.");
@@ -74,7 +72,7 @@ export const adminSchema = z
         .default(false)
         .describe("Serve operators of other machines although there are no keys."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("The admin port: state of the fleet and records of decisions over REST.");
@@ -112,7 +110,7 @@ export const healthSchema = z
         .default(1024)
         .describe("Polls that run at once, of nodes that answered last time, and as many of those that did not."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("The health aggregator.");
@@ -145,7 +143,7 @@ export const limitsSchema = z
         .default(256 * 2 ** 20)
         .describe("Bytes of the bodies of the requests that wait for room."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("Bounds on memory.");
@@ -173,7 +171,7 @@ export const timeoutsSchema = z
       total_ms: timeoutFields.total_ms.default(null),
       drain_ms: timeoutFields.drain_ms.default(30_000),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("Limits in time of a request.");
@@ -210,7 +208,7 @@ export const failoverSchema = z
         .default(15_000)
         .describe("A stream's prefix is held at most this long after its first body byte."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("What happens when an attempt fails.");
@@ -228,7 +226,7 @@ export const storeSchema = z
         .describe("What was learned of a node that is not seen for this long is forgotten."),
       price_days: field.count({ min: 1, max: 3_650 }).default(90).describe("How long price changes are kept."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("The embedded store.");
@@ -245,7 +243,7 @@ export const evidenceSchema = z
         .default(16_384)
         .describe("Decisions that each worker remembers; a power of two."),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("What is kept about decisions.");
@@ -256,12 +254,12 @@ export const keySchema = z.strictObject(
     value_env: field.envName().describe("The environment variable that holds the key."),
     account: account(),
     scopes: z
-      .array(field.oneOf(SCOPES), list)
+      .array(field.oneOf(SCOPES), field.list)
       .min(1, { error: "a key needs a scope: infer or admin" })
       .default(["infer"])
       .describe("infer: the data port. admin: the admin port."),
   },
-  mapping,
+  field.mapping,
 );
 
 export const accountSchema = z.strictObject(
@@ -273,7 +271,7 @@ export const accountSchema = z.strictObject(
       .default(null)
       .describe("For models without a policy. null: balanced, families in order of registration."),
   },
-  mapping,
+  field.mapping,
 );
 
 const servedModelSchema = z.union(
@@ -288,7 +286,7 @@ const servedModelSchema = z.union(
         .describe("Its context length, in place of what the node tells."),
       images: field.flag().optional().describe("Whether it reads images, in place of what the node tells."),
       endpoints: z
-        .array(field.oneOf(ENDPOINTS), list)
+        .array(field.oneOf(ENDPOINTS), field.list)
         .min(1, { error: "a model answers at least one endpoint: name it, or leave endpoints out" })
         .optional()
         .describe("The endpoints that it answers, in place of what the node tells."),
@@ -335,7 +333,7 @@ const nodeObject = z.strictObject(
       .describe("What its engine has to be built for, such as rocm or cuda: `zml nodes check` compares."),
     cost: costSchema.optional().describe("What the node costs. Default: unknown."),
     models: z
-      .array(servedModelSchema, list)
+      .array(servedModelSchema, field.list)
       .optional()
       .describe("The models that the node serves. Default: what it reports."),
     max_in_flight: field
@@ -362,22 +360,22 @@ const nodeObject = z.strictObject(
     http2: nodeHttp2Schema,
     tls: nodeTlsSchema.optional(),
     timeouts: z
-      .strictObject(timeoutFields, mapping)
+      .strictObject(timeoutFields, field.mapping)
       .partial()
       .optional()
       .describe("Overrides the section timeouts for this node."),
     health: z
-      .strictObject(healthFields, mapping)
+      .strictObject(healthFields, field.mapping)
       .partial()
       .optional()
       .describe("Overrides the section health for this node."),
     failover: z
-      .strictObject({ cooldown_ms: cooldownMs }, mapping)
+      .strictObject({ cooldown_ms: cooldownMs }, field.mapping)
       .partial()
       .optional()
       .describe("Overrides failover.cooldown_ms for this node."),
   },
-  mapping,
+  field.mapping,
 );
 
 export const nodeSchema = nodeObject.superRefine(checkAddresses);
@@ -401,9 +399,9 @@ export const policySchema = z.strictObject(
             family: field.name("an accelerator family").describe("The accelerator family."),
             priority: field.count({ min: 0, max: 1000 }).describe("1 comes before 2; equal priority forms one tier."),
           },
-          mapping,
+          field.mapping,
         ),
-        list,
+        field.list,
       )
       .default([])
       .describe("The chain. Empty: all families of the account, in order of first registration."),
@@ -421,7 +419,7 @@ export const policySchema = z.strictObject(
       .default(4)
       .describe("Latency mode: requests that may wait on a node for its depth to be acceptable."),
   },
-  mapping,
+  field.mapping,
 );
 
 export const modelSchema = z.strictObject(
@@ -431,7 +429,7 @@ export const modelSchema = z.strictObject(
     display_name: field.text("a text").max(256).optional().describe("For people."),
     policy: field.name("a policy").nullable().default(null).describe("null: the account's default policy."),
   },
-  mapping,
+  field.mapping,
 );
 
 /** The whole file. */
@@ -451,13 +449,13 @@ export const configFileSchema = z.strictObject(
     evidence: evidenceSchema,
     prices: pricesSchema,
     discovery: discoverySchema,
-    keys: z.array(keySchema, list).default([]).describe("API keys. None: loopback only, no key asked."),
-    accounts: z.array(accountSchema, list).default([]).describe("Accounts; the account default always exists."),
-    nodes: z.array(nodeSchema, list).default([]).describe("Serving endpoints."),
-    policies: z.array(policySchema, list).default([]).describe("Routing policies."),
-    models: z.array(modelSchema, list).default([]).describe("Model registrations."),
+    keys: z.array(keySchema, field.list).default([]).describe("API keys. None: loopback only, no key asked."),
+    accounts: z.array(accountSchema, field.list).default([]).describe("Accounts; the account default always exists."),
+    nodes: z.array(nodeSchema, field.list).default([]).describe("Serving endpoints."),
+    policies: z.array(policySchema, field.list).default([]).describe("Routing policies."),
+    models: z.array(modelSchema, field.list).default([]).describe("Model registrations."),
   },
-  mapping,
+  field.mapping,
 );
 
 /** The file with its defaults applied, keys as on disk. */

@@ -115,9 +115,6 @@ export type TargetField = (typeof TARGET_FIELDS)[number];
 const DNS_RECORDS = ["a", "aaaa", "srv"] as const;
 const ADDRESS_TYPES = ["IPv4", "IPv6"] as const;
 
-const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
-const list = { error: (issue: { input?: unknown }) => `expected a list, got ${field.shown(issue.input)}` };
-
 /** A name in one text: the source's name begins the ids of its nodes, which end in an address and a port. */
 function sourceName() {
   return field
@@ -143,7 +140,7 @@ function labelsSchema() {
       max_in_flight: of("Holds max_in_flight."),
       display_name: of("Holds the name for people."),
     } satisfies Record<TargetField, unknown>,
-    mapping,
+    field.mapping,
   );
 }
 
@@ -186,7 +183,7 @@ export function discoverySchemaFor<T extends z.core.$ZodType>(template: T) {
             .refine(isServer, {
               error: (issue) => `expected ADDRESS or ADDRESS:PORT such as 10.0.0.2:53, got ${field.shown(issue.input)}`,
             }),
-          list,
+          field.list,
         )
         .min(1, { error: "name at least one DNS server, or leave servers out" })
         .optional()
@@ -196,7 +193,7 @@ export function discoverySchemaFor<T extends z.core.$ZodType>(template: T) {
           field.text("a path").refine((path) => !/[*?].*\//.test(path), {
             error: (issue) => `* and ? stand in the last part of a path only, got ${field.shown(issue.input)}`,
           }),
-          list,
+          field.list,
         )
         .min(1, { error: "name at least one file" })
         .optional()
@@ -212,7 +209,7 @@ export function discoverySchemaFor<T extends z.core.$ZodType>(template: T) {
           z.union([z.literal("*"), field.label("a namespace")], {
             error: (issue) => `expected a namespace or "*", got ${field.shown(issue.input)}`,
           }),
-          list,
+          field.list,
         )
         .min(1, { error: 'name at least one namespace, or "*" for all' })
         .optional()
@@ -238,7 +235,7 @@ export function discoverySchemaFor<T extends z.core.$ZodType>(template: T) {
           "Labels of targets that set something of a node. Default for file_sd: each by its name; kubernetes: none.",
         ),
     },
-    mapping,
+    field.mapping,
   );
   return z
     .strictObject(
@@ -247,9 +244,9 @@ export function discoverySchemaFor<T extends z.core.$ZodType>(template: T) {
           .durationMs({ min: 0, max: 600_000 })
           .default(5000)
           .describe("The start waits so long for the sources' first answers."),
-        sources: z.array(source, list).default([]).describe("Sources of nodes."),
+        sources: z.array(source, field.list).default([]).describe("Sources of nodes."),
       },
-      mapping,
+      field.mapping,
     )
     .prefault({})
     .describe("Nodes that come and go by themselves, beside those under nodes.");

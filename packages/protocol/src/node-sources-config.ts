@@ -5,8 +5,6 @@ import { whyNoNodeAddress } from "./node-address.ts";
 
 /** Where a node's numbers come from, as the file says it: a mapping of names for home-made servers, GPU exporters. */
 
-const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
-
 function path() {
   return z.string({ error: (issue) => `expected a path, got ${field.shown(issue.input)}` }).regex(/^\/[!-~]*$/, {
     error: (issue) => `expected a path that starts with /, got ${field.shown(issue.input)}`,
@@ -57,7 +55,7 @@ export const customSchema = z.strictObject(
     models_path: path().nullable().default("/v1/models").describe("An OpenAI list of models. null: there is none."),
     metrics_path: path().default("/metrics").describe("Prometheus text, read where metrics names something."),
     metrics: z
-      .strictObject(customMetricFields, mapping)
+      .strictObject(customMetricFields, field.mapping)
       .superRefine((metrics, context) => {
         for (const names of SAME_NUMBER) {
           const given = names.filter((name) => metrics[name] !== undefined);
@@ -73,7 +71,7 @@ export const customSchema = z.strictObject(
       .optional()
       .describe("Which metric tells what. A name may carry labels; several series are added, ratios averaged."),
   },
-  mapping,
+  field.mapping,
 );
 
 export const gpuExporterSchema = z.strictObject(
@@ -98,7 +96,7 @@ export const gpuExporterSchema = z.strictObject(
       .optional()
       .describe("Free memory of a GPU in MiB. Default: DCGM_FI_DEV_FB_FREE, gpu_free_vram or amd_gpu_free_vram."),
   },
-  mapping,
+  field.mapping,
 );
 
 type NodeAddresses = {

@@ -8,9 +8,6 @@ import { MARKETS, type Market, PRICE_PROVIDERS, type PriceProvider } from "./pri
  * provider stands in `PRICE_PROVIDERS`; the gateway checks it beside the line numbers.
  */
 
-const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
-const list = { error: (issue: { input?: unknown }) => `expected a list, got ${field.shown(issue.input)}` };
-
 /** One part of a price reference: no slash, no control character, no blank at its ends. */
 const PART = /^(?!\s)[^/\p{Cc}]{1,128}(?<!\s)$/u;
 
@@ -63,7 +60,7 @@ export const costSchema = z
         .optional()
         .describe("FEED/REGION/INSTANCE_TYPE/MARKET: a price that a feed keeps."),
     },
-    mapping,
+    field.mapping,
   )
   .refine((cost) => cost.usd_per_gpu_hour !== undefined || cost.price !== undefined, {
     error: "expected usd_per_gpu_hour or price, got neither",
@@ -89,7 +86,7 @@ const instanceTypeSchema = z.union(
           .default(false)
           .describe("gcp_catalog: leave the price of vCPUs and memory out, on purpose."),
       },
-      mapping,
+      field.mapping,
     ),
   ],
   {
@@ -126,12 +123,12 @@ export const feedSchema = z.strictObject(
       .default("default")
       .describe("Label of the account at the provider, for people: one feed per account."),
     regions: z
-      .array(part("a region"), list)
+      .array(part("a region"), field.list)
       .min(1, { error: "name at least one region" })
       .optional()
       .describe("Regions to ask for, as the provider writes them."),
     instance_types: z
-      .array(instanceTypeSchema, list)
+      .array(instanceTypeSchema, field.list)
       .min(1, { error: "name at least one instance type" })
       .optional()
       .describe("Instance types to ask for."),
@@ -163,11 +160,11 @@ export const feedSchema = z.strictObject(
     path: field.text("a path").optional().describe("file: a CSV or JSON list, beside the configuration file."),
     url: address().optional().describe("url: address of a CSV or JSON list."),
   },
-  mapping,
+  field.mapping,
 );
 
 export const pricesSchema = z
-  .strictObject({ feeds: z.array(feedSchema, list).default([]).describe("Sources of prices.") }, mapping)
+  .strictObject({ feeds: z.array(feedSchema, field.list).default([]).describe("Sources of prices.") }, field.mapping)
   .prefault({})
   .describe("The provider cost table: feeds that keep prices up to date.");
 

@@ -3,8 +3,6 @@
 import { z } from "zod";
 import * as field from "./config-fields.ts";
 
-const mapping = { error: (issue: { input?: unknown }) => `expected a mapping, got ${field.shown(issue.input)}` };
-
 const TLS_VERSIONS = ["1.2", "1.3"] as const;
 
 /** TLS of the data port. */
@@ -19,7 +17,7 @@ export const serverTlsSchema = z
         .describe("PEM: authorities of callers. With it a caller needs a certificate of one of them."),
       min_version: field.oneOf(TLS_VERSIONS).default("1.2").describe("The oldest version of TLS that callers may use."),
     },
-    mapping,
+    field.mapping,
   )
   .describe("TLS on the data port, HTTP/1.1 and HTTP/2 by ALPN. Default: clear text.");
 
@@ -59,7 +57,7 @@ export const http2Schema = z
           "PING and SETTINGS frames of a connection per second, and ten times as many at once; more end the connection.",
         ),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe("Limits of callers' HTTP/2 connections. They hold for connections that are made after a change.");
@@ -85,7 +83,7 @@ export const nodeTlsSchema = z
           "Take any certificate: whoever is on the way can read and change everything. Warned of at each load.",
         ),
     },
-    mapping,
+    field.mapping,
   )
   .refine((tls) => (tls.cert_file === undefined) === (tls.key_file === undefined), {
     error: "cert_file and key_file go together: name both, or neither",
@@ -111,7 +109,7 @@ export const nodeHttp2Schema = z
           "A connection on which nothing comes for so long is asked; without an answer as long after, it is dead.",
         ),
     },
-    mapping,
+    field.mapping,
   )
   .prefault({})
   .describe('Only with http_version: "2".');

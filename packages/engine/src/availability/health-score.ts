@@ -8,6 +8,9 @@
  * it down. It informs people and never gates traffic.
  */
 
+import type { FleetTable } from "../fleet-table.ts";
+import { depthOf } from "../load.ts";
+
 /** What the score is made of: `errorRate` 0..1 (NaN: no traffic, counts as 0), `depth` and `concurrency` in requests. */
 export interface HealthInput {
   readonly errorRate: number;
@@ -21,6 +24,16 @@ export interface HealthParts {
   readonly depth: number;
 }
 
+/** What stands in a row of the fleet table. */
+export function healthInputOf(table: FleetTable, row: number): HealthInput {
+  const limit = table.concurrencyLimit[row] as number;
+  return {
+    errorRate: table.errorRate[row] as number,
+    depth: depthOf(table, row),
+    concurrency: Number.isNaN(limit) ? (table.maxInFlight[row] as number) : limit,
+  };
+}
+
 /** The factors of the score. */
 export function healthParts(input: HealthInput): HealthParts {
   const errors = Number.isNaN(input.errorRate) ? 0 : Math.min(1, Math.max(0, input.errorRate));
@@ -31,6 +44,10 @@ export function healthParts(input: HealthInput): HealthParts {
 
 /** The score, 0..100. */
 export function healthScore(input: HealthInput): number {
-  const { errors, depth } = healthParts(input);
+  return scoreOfParts(healthParts(input));
+}
+
+/** The score out of its factors, 0..100. */
+export function scoreOfParts({ errors, depth }: HealthParts): number {
   return 100 * errors * depth;
 }

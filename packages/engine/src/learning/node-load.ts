@@ -1,9 +1,9 @@
 /** What a good poll says about a node's load and speed, folded into the fleet table. Everything here runs inside one `publish`. */
 
-import { healthScore } from "../availability/health-score.ts";
+import { healthInputOf, healthScore } from "../availability/health-score.ts";
 import { foldCapacity, foldMean } from "../availability/throughput.ts";
 import type { FleetTable } from "../fleet-table.ts";
-import { depthOf, foreignLoad } from "../load.ts";
+import { foreignLoad } from "../load.ts";
 import type { CapacitySample } from "./capacity-meter.ts";
 
 /** Half-life of the drain rate, ms of time with requests: longer than a burst, shorter than a change of load. */
@@ -30,12 +30,7 @@ export function forgetLoad(table: FleetTable, row: number): void {
 
 /** Writes the health score of a row out of what stands in it. */
 export function writeHealthScore(table: FleetTable, row: number): void {
-  const limit = table.concurrencyLimit[row] as number;
-  table.healthScore[row] = healthScore({
-    errorRate: table.errorRate[row] as number,
-    depth: depthOf(table, row),
-    concurrency: Number.isNaN(limit) ? (table.maxInFlight[row] as number) : limit,
-  });
+  table.healthScore[row] = healthScore(healthInputOf(table, row));
 }
 
 /**

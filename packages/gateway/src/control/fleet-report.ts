@@ -1,11 +1,11 @@
 /** The state of the fleet as JSON, for the admin API, the demo and tests. Unknown numbers are null. */
 
-import { depthOf, type FleetTable, msOfTick } from "@zml/engine";
+import { depthOf, type FleetTable, msOfTick, scoreOfParts } from "@zml/engine";
 import type { NodeConfig } from "@zml/protocol";
 import type { NodeFacts } from "../availability/index.ts";
 import type { Fleet, FleetNode } from "./fleet.ts";
 import type { LoopDelay } from "./loop-delay.ts";
-import { type NodeTruthJson, nodeTruth } from "./node-truth.ts";
+import { known, type NodeTruthJson, nodeTruth } from "./node-truth.ts";
 
 export type { UnknownCell, UnknownWhy } from "./node-truth.ts";
 
@@ -169,7 +169,7 @@ function nodeReport(sources: ReportSources, node: FleetNode): NodeReportJson {
     price_usd_per_hour: known(table.priceUsdPerHour[row]),
     price_key: config.priceKey,
     price_age_ms: known(priceMs),
-    health_score: parts === null ? null : 100 * parts.errors * parts.depth,
+    health_score: parts === null ? null : scoreOfParts(parts),
     error_rate: known(table.errorRate[row]),
     kv_use: known(table.kvUse[row]),
     free_memory_gib: known(table.freeMemoryGib[row]),
@@ -188,10 +188,6 @@ function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
   if (cooldownUntil === 0) return "healthy";
   // past and not cleared: the next request there is its trial
   return msOfTick(cooldownUntil) > nowMs ? "cooling_down" : "trial";
-}
-
-function known(value: number | undefined): number | null {
-  return value === undefined || !Number.isFinite(value) ? null : value;
 }
 
 /** By code unit: the same order on every machine. */

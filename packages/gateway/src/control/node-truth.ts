@@ -3,7 +3,7 @@
  * unknown. Pure.
  */
 
-import { depthOf, type FleetTable, type HealthParts, healthParts } from "@zml/engine";
+import { type FleetTable, type HealthParts, healthInputOf, healthParts } from "@zml/engine";
 import type { DownCause, NodeFacts } from "../availability/index.ts";
 import type { FleetNode } from "./fleet.ts";
 
@@ -251,13 +251,7 @@ function hasCounters({ reading }: NodeFacts): boolean {
 }
 
 function partsOf(table: FleetTable, row: number): HealthParts | null {
-  if (known(table.healthScore[row]) === null) return null;
-  const limit = table.concurrencyLimit[row] as number;
-  return healthParts({
-    errorRate: table.errorRate[row] as number,
-    depth: depthOf(table, row),
-    concurrency: Number.isNaN(limit) ? (table.maxInFlight[row] as number) : limit,
-  });
+  return known(table.healthScore[row]) === null ? null : healthParts(healthInputOf(table, row));
 }
 
 function detailOf(facts: NodeFacts | null): StateDetail | null {
@@ -274,6 +268,7 @@ function dateOf(unixMs: number): string | null {
   return Number.isNaN(unixMs) ? null : new Date(unixMs).toISOString();
 }
 
-function known(value: number | undefined): number | null {
+/** A number as it is reported: null where it is unknown. */
+export function known(value: number | undefined): number | null {
   return value === undefined || !Number.isFinite(value) ? null : value;
 }

@@ -7,6 +7,25 @@ import * as field from "./config-fields.ts";
  * to which kind stands in `SOURCE_KINDS`; the gateway checks it beside the line numbers.
  */
 
+/** The keys of a source that belong to some kinds only. */
+export const SOURCE_KEYS_OF_KINDS = [
+  "hostname",
+  "record",
+  "servers",
+  "paths",
+  "service",
+  "pod_selector",
+  "namespaces",
+  "port",
+  "port_name",
+  "address_type",
+  "kubeconfig",
+  "context",
+  "idle_ms",
+  "labels",
+] as const;
+type SourceKey = (typeof SOURCE_KEYS_OF_KINDS)[number];
+
 /** What a kind of source needs and takes, beyond the keys of every source. */
 export interface SourceRules {
   readonly needs: readonly SourceKey[];
@@ -18,22 +37,6 @@ export interface SourceRules {
   /** What an empty list waits before it counts, unless the source says otherwise, ms. */
   readonly emptyGraceMs: number;
 }
-
-type SourceKey =
-  | "hostname"
-  | "record"
-  | "servers"
-  | "paths"
-  | "service"
-  | "pod_selector"
-  | "namespaces"
-  | "port"
-  | "port_name"
-  | "address_type"
-  | "kubeconfig"
-  | "context"
-  | "idle_ms"
-  | "labels";
 
 /** The kinds. */
 export const SOURCE_KINDS = {
@@ -76,24 +79,6 @@ export const SOURCE_KINDS = {
 
 /** A kind of source. */
 export type SourceKind = keyof typeof SOURCE_KINDS;
-
-/** The keys of a source that belong to some kinds only. */
-export const SOURCE_KEYS_OF_KINDS: readonly SourceKey[] = [
-  "hostname",
-  "record",
-  "servers",
-  "paths",
-  "service",
-  "pod_selector",
-  "namespaces",
-  "port",
-  "port_name",
-  "address_type",
-  "kubeconfig",
-  "context",
-  "idle_ms",
-  "labels",
-];
 
 /** The origin of nodes that the file lists; no source has this name. */
 export const FILE_ORIGIN = "file";

@@ -5,6 +5,20 @@ export const MARKETS = ["on_demand", "spot"] as const;
 /** How capacity is bought. */
 export type Market = (typeof MARKETS)[number];
 
+/** The keys of a feed that belong to some providers only. */
+export const FEED_KEYS_OF_PROVIDERS = [
+  "regions",
+  "instance_types",
+  "api_key_env",
+  "api_key_file",
+  "profile",
+  "credentials_file",
+  "endpoint",
+  "path",
+  "url",
+] as const;
+type FeedKey = (typeof FEED_KEYS_OF_PROVIDERS)[number];
+
 /** What a provider needs and takes, beyond the keys of every feed. */
 export interface PriceProviderRules {
   /** Keys of the feed without which it can't ask. */
@@ -17,17 +31,6 @@ export interface PriceProviderRules {
   /** Time between two fetches unless the feed says otherwise, ms. */
   readonly intervalMs: number;
 }
-
-type FeedKey =
-  | "regions"
-  | "instance_types"
-  | "api_key_env"
-  | "api_key_file"
-  | "profile"
-  | "credentials_file"
-  | "endpoint"
-  | "path"
-  | "url";
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -95,16 +98,3 @@ export const PRICE_PROVIDERS = {
 
 /** A source of prices that has a feed. */
 export type PriceProvider = keyof typeof PRICE_PROVIDERS;
-
-/** The keys of a feed that belong to some providers only. */
-export const FEED_KEYS_OF_PROVIDERS: readonly FeedKey[] = [
-  "regions",
-  "instance_types",
-  "api_key_env",
-  "api_key_file",
-  "profile",
-  "credentials_file",
-  "endpoint",
-  "path",
-  "url",
-];

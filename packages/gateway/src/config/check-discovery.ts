@@ -6,6 +6,7 @@ import {
   type SourceRules,
   type TARGET_FIELDS,
 } from "@zml/protocol";
+import { checkKeysOfKind } from "./keys-of-kind.ts";
 import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 
 /** The rules about sources of nodes. Duplicate names are found with the other duplicates. */
@@ -41,18 +42,12 @@ function rulesOf(source: RawEntry): (SourceRules & { readonly kind: SourceKind }
 function checkKeys(source: RawEntry): ConfigIssue[] {
   const rules = rulesOf(source);
   if (rules === undefined) return [];
-  const { kind, needs, takes } = rules;
-  const issues: ConfigIssue[] = [];
+  const { kind } = rules;
+  const issues = checkKeysOfKind(source, { ...rules, keys: SOURCE_KEYS_OF_KINDS, what: "a source" });
   const has = (key: string) => own(source, key) !== undefined;
   const wrong = (path: ConfigIssue["path"], message: string, hint: string | null = null): void => {
     issues.push({ path: [...source.path, ...path], at: path.length === 0 ? "value" : "key", message, hint });
   };
-  for (const key of SOURCE_KEYS_OF_KINDS) {
-    if (!has(key) && needs.includes(key)) wrong([], `a source of ${kind} needs ${key}`);
-    else if (has(key) && !needs.includes(key) && !takes.includes(key)) {
-      wrong([key], `${key} means nothing to ${kind}`, `take it out; it takes ${[...needs, ...takes].join(", ")}`);
-    }
-  }
   if (kind === "dns" && textOf(source, "record") === "srv" && has("port")) {
     wrong(["port"], "SRV records name the ports themselves", "take port out");
   }

@@ -9,6 +9,7 @@ import {
   parsePriceReference,
 } from "@zml/protocol";
 import { rawTemplates } from "./check-discovery.ts";
+import { checkKeysOfKind } from "./keys-of-kind.ts";
 import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 
 /** The rules about price feeds and the nodes that name them. Duplicate feed names are found with the other duplicates. */
@@ -37,18 +38,12 @@ function rulesOf(feed: RawEntry): (PriceProviderRules & { readonly provider: Pri
 function checkFeed(feed: RawEntry): ConfigIssue[] {
   const rules = rulesOf(feed);
   if (rules === undefined) return [];
-  const { provider, needs, takes } = rules;
-  const issues: ConfigIssue[] = [];
-  for (const key of FEED_KEYS_OF_PROVIDERS) {
-    const isSet = own(feed, key) !== undefined;
-    if (!isSet && needs.includes(key)) {
-      issues.push({ path: feed.path, at: "value", message: `a feed of ${provider} needs ${key}`, hint: null });
-    } else if (isSet && !needs.includes(key) && !takes.includes(key)) {
-      const known = [...needs, ...takes].join(", ");
-      const message = `${key} means nothing to ${provider}`;
-      issues.push({ path: [...feed.path, key], at: "key", message, hint: `take it out; it takes ${known}` });
-    }
-  }
+  const issues = checkKeysOfKind(feed, {
+    ...rules,
+    keys: FEED_KEYS_OF_PROVIDERS,
+    kind: rules.provider,
+    what: "a feed",
+  });
   if (own(feed, "api_key_env") !== undefined && own(feed, "api_key_file") !== undefined) {
     const message = "api_key_env and api_key_file both name the key";
     issues.push({ path: [...feed.path, "api_key_file"], at: "key", message, hint: "keep one of them" });

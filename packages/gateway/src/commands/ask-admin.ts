@@ -1,6 +1,7 @@
 /** Asks the admin port of a running gateway. */
 
 import { ERRORS } from "@zml/protocol";
+import type { FleetReportJson } from "../control/fleet-report.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** The default of `--admin`. */
@@ -68,6 +69,18 @@ export async function askAdmin(
   const isGateway = typeof value === "object" && value !== null && members.every((member) => member in value);
   if (!isGateway) return refuse(`${base} answers, but not like a gateway: name the admin port with --admin`);
   return { text: text.endsWith("\n") ? text : `${text}\n`, value };
+}
+
+/** The report of the fleet, asked for as `askAdmin` does. */
+export async function askFleet(
+  terminal: Terminal,
+  options: AdminOptions,
+  signal?: AbortSignal,
+): Promise<{ readonly report: FleetReportJson } | { readonly problem: string; readonly isGone: boolean }> {
+  const question = { path: "/admin/v1/fleet", members: ["nodes", "totals"] };
+  const answer = await askAdmin(terminal, options, signal === undefined ? question : { ...question, signal });
+  // the other end is this product
+  return "problem" in answer ? answer : { report: answer.value as FleetReportJson };
 }
 
 function parsed(text: string): unknown {

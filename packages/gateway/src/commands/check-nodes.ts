@@ -6,7 +6,7 @@ import { formatProblems } from "../config/config-problem.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { FleetReportJson, NodeReportJson } from "../control/fleet-report.ts";
 import { nodeTls } from "../control/worker-view.ts";
-import { askAdmin } from "./ask-admin.ts";
+import { askFleet } from "./ask-admin.ts";
 import { atMost, checkNode } from "./check-nodes-one.ts";
 import { peerPoints, routerPoints } from "./check-nodes-peers.ts";
 import { judge } from "./check-nodes-points.ts";
@@ -49,10 +49,9 @@ export async function checkNodes(terminal: Terminal, options: CheckNodesOptions)
   if (options.admin !== undefined) {
     const { admin, keyEnv } = options;
     const whom = keyEnv === undefined ? { admin } : { admin, keyEnv };
-    const answer = await askAdmin(terminal, whom, { path: "/admin/v1/fleet", members: ["nodes", "totals"] });
+    const answer = await askFleet(terminal, whom);
     if ("problem" in answer) return fail(answer.problem);
-    // the other end is this product
-    report = answer.value as FleetReportJson;
+    report = answer.report;
   }
   const known = [...config.nodes, ...(report === null ? [] : discoveredNodes(report, config))];
   const unknown = options.ids.find((id) => !known.some((node) => node.id === id));

@@ -2,7 +2,7 @@
 
 import { nearestName } from "@zml/protocol";
 import type { FleetReportJson, NodeStateName } from "../control/fleet-report.ts";
-import { type AdminOptions, askAdmin } from "./ask-admin.ts";
+import { type AdminOptions, askFleet } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
 import { nodePage } from "./nodes-page.ts";
 import { filterNodes, type NodesFilter, nodesTable } from "./nodes-table.ts";
@@ -132,16 +132,5 @@ function unknownNode(id: string, { nodes: all }: FleetReportJson): string {
     id,
     all.map((node) => node.id),
   );
-  return `the gateway has no node ${JSON.stringify(id)}: ${near === null || near === undefined ? "zml nodes lists them" : `is it ${near}?`}`;
-}
-
-async function askFleet(
-  terminal: Terminal,
-  options: AdminOptions,
-  signal?: AbortSignal,
-): Promise<{ report: FleetReportJson } | { problem: string; isGone: boolean }> {
-  const question = { path: "/admin/v1/fleet", members: ["nodes", "totals"] };
-  const answer = await askAdmin(terminal, options, signal === undefined ? question : { ...question, signal });
-  // the other end is this product
-  return "problem" in answer ? answer : { report: answer.value as FleetReportJson };
+  return `the gateway has no node ${JSON.stringify(id)}: ${near === null ? "zml nodes lists them" : `is it ${near}?`}`;
 }

@@ -76,7 +76,7 @@ const HINTS_MAX = 5;
 function alarmText({ kind, key, text }: Feed["alarms"][number], names: readonly string[]): string {
   if (key === null) return `${kind}: ${text}`;
   const near = kind === "missing" ? nearestName(key, names) : null;
-  const hint = near === null || near === undefined ? "" : ` (did you mean ${near}?)`;
+  const hint = near === null ? "" : ` (did you mean ${near}?)`;
   return `${kind}: ${text.includes(key) ? "" : `${key}: `}${text}${hint}`;
 }
 

@@ -12,12 +12,12 @@ import type {
 import type { Decision } from "./decision.ts";
 import { ConfigurationError } from "./errors.ts";
 import { type InferStream, openStream } from "./infer-stream.ts";
+import { isObject } from "./json-object.ts";
 import { type AnswerShape, readAnswer } from "./read-answer.ts";
 import type { CallOptions, ChatParameters, CompletionParameters, EmbedParameters } from "./requests.ts";
 import { type Opened, send } from "./send.ts";
 import { type ClientOptions, readSettings, type Settings } from "./settings.ts";
 import { chatShape, completionShape, decisionShape, embeddingShape, modelListShape, modelShape } from "./shapes.ts";
-import { isObject } from "./status-error.ts";
 
 /**
  * A client of one gateway. Cheap to make; holds no connection of its own, the platform's fetch pools them.

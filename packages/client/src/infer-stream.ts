@@ -5,9 +5,10 @@ import { mediaTypeOf, requestIdOf, routingOf } from "./answer-head.ts";
 import type { CallScope, SilenceWatch } from "./call-scope.ts";
 import { StreamInterruptedError, ZMLError } from "./errors.ts";
 import { formatError, sizeOf } from "./format-error.ts";
+import { isObject } from "./json-object.ts";
 import type { Opened } from "./send.ts";
 import { EventTooLargeError, type SseEvent, SseParser } from "./sse.ts";
-import { errorOfEvent, isObject } from "./status-error.ts";
+import { errorOfEvent } from "./status-error.ts";
 import { StreamProgress } from "./stream-progress.ts";
 
 const DONE: IteratorReturnResult<undefined> = { done: true, value: undefined };

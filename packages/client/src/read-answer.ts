@@ -3,19 +3,18 @@ import { mediaTypeOf, requestIdOf, routingOf } from "./answer-head.ts";
 import type { AnswerFacts } from "./answers.ts";
 import { APIConnectionError } from "./errors.ts";
 import { formatError, sizeOf } from "./format-error.ts";
+import { isObject, type JsonObject } from "./json-object.ts";
 import { type BodyText, MAX_ANSWER_BYTES, readBody } from "./read-body.ts";
 import type { Opened } from "./send.ts";
-import { errorOfAnswer, isObject } from "./status-error.ts";
-
-type Json = Record<string, unknown>;
+import { errorOfAnswer } from "./status-error.ts";
 
 /** What an endpoint answers with. */
 export interface AnswerShape {
   /** In a message: `JSON with choices`. */
   readonly name: string;
-  matches(json: Json): boolean;
+  matches(json: JsonObject): boolean;
   /** The text of the answer, for endpoints that have one. */
-  readonly textOf?: (json: Json) => string;
+  readonly textOf?: (json: JsonObject) => string;
 }
 
 /** @throws ResponseFormatError, APIConnectionError when the body breaks off, or why the call is over */
@@ -68,6 +67,6 @@ function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: 
   return json as unknown as T;
 }
 
-function define(json: Json, name: string, value: unknown): void {
+function define(json: JsonObject, name: string, value: unknown): void {
   Object.defineProperty(json, name, { value, enumerable: false, configurable: true, writable: true });
 }

@@ -1,6 +1,6 @@
 /** What an answer of each endpoint must have, so that reading it as its type says never fails on a missing member. */
+import { isObject } from "./json-object.ts";
 import type { AnswerShape } from "./read-answer.ts";
-import { isObject } from "./status-error.ts";
 
 export const chatShape: AnswerShape = {
   name: "JSON with choices",

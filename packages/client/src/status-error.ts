@@ -14,6 +14,7 @@ import {
   SaturationError,
   UpstreamError,
 } from "./errors.ts";
+import { isObject } from "./json-object.ts";
 import type { BodyText } from "./read-body.ts";
 import { askedWaitMs } from "./retry.ts";
 import type { Port } from "./settings.ts";
@@ -181,10 +182,6 @@ function parseJson(source: string | undefined): unknown {
   } catch {
     return undefined;
   }
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function text(value: unknown): string | undefined {

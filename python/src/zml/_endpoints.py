@@ -58,15 +58,12 @@ class Endpoints:
         body.update(parameters)
         if stream:
             body["stream"] = True
-        headers = {"accept": _EVENT_STREAM if stream else "application/json"}
-        if accelerator is not None:
-            headers["x-zml-accelerator"] = checked_header_value("accelerator", accelerator)
-        if policy is not None:
-            headers["x-zml-policy"] = checked_header_value("policy", policy)
         return self._post(
             path,
             body,
-            headers=headers,
+            accept=_EVENT_STREAM if stream else "application/json",
+            accelerator=accelerator,
+            policy=policy,
             timeout=timeout,
             max_retries=max_retries,
             extra_headers=extra_headers,
@@ -85,15 +82,12 @@ class Endpoints:
         parameters: Mapping[str, Any],
     ) -> Call:
         """Raises `ConfigurationError`."""
-        headers = {"accept": "application/json"}
-        if accelerator is not None:
-            headers["x-zml-accelerator"] = checked_header_value("accelerator", accelerator)
-        if policy is not None:
-            headers["x-zml-policy"] = checked_header_value("policy", policy)
         return self._post(
             "/v1/embeddings",
             {"model": model, "input": input, **parameters},
-            headers=headers,
+            accept="application/json",
+            accelerator=accelerator,
+            policy=policy,
             timeout=timeout,
             max_retries=max_retries,
             extra_headers=extra_headers,
@@ -122,19 +116,25 @@ class Endpoints:
         path: str,
         body: Mapping[str, Any],
         *,
-        headers: Mapping[str, str],
+        accept: str,
+        accelerator: Optional[str],
+        policy: Optional[str],
         timeout: Optional[float],
         max_retries: Optional[int],
         extra_headers: Optional[Mapping[str, str]],
     ) -> Call:
         settings = self.settings
-        all_headers = {**settings.headers, **headers, "content-type": "application/json"}
+        headers = {**settings.headers, "accept": accept, "content-type": "application/json"}
+        if accelerator is not None:
+            headers["x-zml-accelerator"] = checked_header_value("accelerator", accelerator)
+        if policy is not None:
+            headers["x-zml-policy"] = checked_header_value("policy", policy)
         if extra_headers:
-            all_headers.update(checked_headers("extra_headers", extra_headers))
+            headers.update(checked_headers("extra_headers", extra_headers))
         return Call(
             "POST",
             settings.base_url + path,
-            all_headers,
+            headers,
             _encoded(body),
             credential=settings.credential,
             timeout_s=settings.timeout_s if timeout is None else checked_timeout(timeout),

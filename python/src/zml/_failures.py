@@ -96,12 +96,8 @@ def with_head(error: _E, head: Optional[Head]) -> _E:
 
 def status_error(head: Head, body: bytes, now_s: float) -> APIStatusError:
     """The error of an answer whose status is 400 or more. ``now_s``: wall time."""
-    parsed = _parsed(body)
-    details = _error_member(parsed)
-    text = details.get("message")
-    if not isinstance(text, str) or not text:
-        text = f"the server answered {_what_came(head, len(body))} and no error message; {_IN_BETWEEN}"
-    error = _status_error(head.status, text, parsed, details, head)
+    silent = f"the server answered {_what_came(head, len(body))} and no error message; {_IN_BETWEEN}"
+    error = _stated_error(head.status, _parsed(body), head, silent)
     error.retry_after = retry_after_s(head.headers, now_s)
     error.should_retry = should_retry_of(head.headers)
     return error
@@ -109,34 +105,36 @@ def status_error(head: Head, body: bytes, now_s: float) -> APIStatusError:
 
 def answer_error(data: Mapping[str, Any], head: Head) -> APIStatusError:
     """The error of an answer that has an error in it although its status says success."""
-    return _stated_error(head.status, data, head)
+    return _stated_error(head.status, data, head, _NO_REASON)
 
 
 def event_error(data: Mapping[str, Any], head: Head) -> APIStatusError:
     """The error that an error event tells. Its status is the one that its code has as an answer."""
-    return _stated_error(_status_of_event(_error_member(data)), data, head)
+    return _stated_error(_status_of_event(_error_member(data)), data, head, _NO_REASON)
 
 
 def format_error(head: Head, size: Optional[int], expected: str) -> ResponseFormatError:
     """The error of an answer that is not what was asked for. ``size`` in bytes, ``None`` if it was not read."""
-    came = _what_came(head, size)
-    error = ResponseFormatError(f"the server answered {came}, not {expected}; {_IN_BETWEEN}")
-    error.status = head.status
-    error.content_type = head.content_type
-    return with_head(error, head)
+    return _format_error(f"the server answered {_what_came(head, size)}, not {expected}; {_IN_BETWEEN}", head)
 
 
 def redirect_error(head: Head) -> ResponseFormatError:
     """The error of a redirect, which is not followed: the key would go along."""
-    error = ResponseFormatError(
-        f"the server answered {head.status}, a redirect, and none is followed: give the URL it leads to as base_url"
+    return _format_error(
+        f"the server answered {head.status}, a redirect, and none is followed: give the URL it leads to as base_url",
+        head,
     )
-    error.status = head.status
-    error.content_type = head.content_type
-    return with_head(error, head)
 
 
 _IN_BETWEEN = "something between may answer in place of ZML: check base_url and proxies"
+_NO_REASON = "the server says that it failed and not why; try again"
+
+
+def _format_error(text: str, head: Head) -> ResponseFormatError:
+    error = ResponseFormatError(text)
+    error.status = head.status
+    error.content_type = head.content_type
+    return with_head(error, head)
 
 
 def _what_came(head: Head, size: Optional[int]) -> str:
@@ -165,15 +163,12 @@ def _error_member(body: Any) -> Dict[str, Any]:
     return whole
 
 
-def _stated_error(status: int, data: Mapping[str, Any], head: Head) -> APIStatusError:
-    details = _error_member(data)
+def _stated_error(status: int, body: Any, head: Head, silent: str) -> APIStatusError:
+    """``silent``: the text when the body states none."""
+    details = _error_member(body)
     text = details.get("message")
     if not isinstance(text, str) or not text:
-        text = "the server says that it failed and not why; try again"
-    return _status_error(status, text, data, details, head)
-
-
-def _status_error(status: int, text: str, body: Any, details: Mapping[str, Any], head: Head) -> APIStatusError:
+        text = silent
     code, kind = _text(details.get("code")), _text(details.get("type"))
     cls = _class_of(status, code, kind)
     message = f"{status}: {text}" if code is None else f"{status} {code}: {text}"

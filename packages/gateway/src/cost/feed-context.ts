@@ -2,6 +2,7 @@
 
 import type { FeedConfig, Market } from "@zml/protocol";
 import type { Secret } from "../config/secret.ts";
+import { loadOptional } from "../optional-package.ts";
 import type { Quote } from "./quote.ts";
 
 /** Most prices that one feed may deliver: more is a list without a filter. */
@@ -96,18 +97,12 @@ export function median(values: readonly number[]): number {
 }
 
 /**
- * A package that only this feed needs, loaded on use, so that nobody pays for it who has no such feed.
+ * A package that only one feed needs.
  *
  * @throws FeedError that says what to install.
  */
-export async function optionalPackage<T>(name: string, load: () => Promise<T>): Promise<T> {
-  try {
-    return await load();
-  } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-    if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw cause;
-    throw new FeedError(`the package ${name} is not installed: npm install ${name} beside zml`, { cause });
-  }
+export function optionalPackage<T>(name: string, load: () => Promise<T>): Promise<T> {
+  return loadOptional(name, load, (text, cause) => new FeedError(text, { cause }));
 }
 
 /** The region of a price that is the same everywhere, or that its provider doesn't place. */

@@ -3,6 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { FeedConfig } from "@zml/protocol";
 import type { Secret } from "../config/secret.ts";
+import { untilAborted } from "../until-aborted.ts";
 import { FeedError } from "./feed-context.ts";
 import type { Feed } from "./feeds/index.ts";
 import type { Quote } from "./quote.ts";
@@ -138,10 +139,10 @@ export class FeedRunner {
       if (notes.length < NOTES_MAX) notes.push(text.slice(0, NOTE_CHARACTERS_MAX));
     };
     try {
-      const version = await untilAborted(feed.sourceVersion?.({ config }) ?? Promise.resolve(""), signal);
+      const version = await untilAborted(feed.sourceVersion?.({ config }) ?? Promise.resolve(""), signal, fetchEnded);
       this.#fetchedVersion = version;
       const fetched = feed.fetchPrices({ config, apiKey, signal, unixMs: clock.unixMs(), note });
-      const quotes = await untilAborted(fetched, signal);
+      const quotes = await untilAborted(fetched, signal, fetchEnded);
       if (this.#isStopped) return 0;
       if (quotes.length === 0) throw new FeedError(emptyText(notes));
       this.#failures = 0;
@@ -178,14 +179,8 @@ export class FeedRunner {
   }
 }
 
-/** A library that doesn't listen to the signal must not hold the feed. */
-function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, resolve, reject } = Promise.withResolvers<T>();
-  const onAbort = (): void => reject(new FeedError("the fetch was ended"));
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  work.then(resolve, reject);
-  return promise.finally(() => signal.removeEventListener("abort", onAbort));
+function fetchEnded(): FeedError {
+  return new FeedError("the fetch was ended");
 }
 
 function emptyText(notes: readonly string[]): string {

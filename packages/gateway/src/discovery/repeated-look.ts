@@ -1,7 +1,8 @@
 /** A source that is looked at again and again: a name, files. */
 
 import type { SourceConfig } from "@zml/protocol";
-import { errorText, type Look, type RunningSource, type SourceContext, untilAborted } from "./source.ts";
+import { untilAborted } from "../until-aborted.ts";
+import { errorText, type Look, lookEnded, type RunningSource, type SourceContext } from "./source.ts";
 
 /** First pause after a failure, ms; it doubles up to `refresh_ms`. */
 const BACK_OFF_MS = 1_000;
@@ -62,7 +63,7 @@ export class RepeatedLook implements RunningSource {
     const signal = AbortSignal.any([deadline.signal, this.#stopping.signal]);
     let look: Look;
     try {
-      look = await untilAborted(this.#look(config, signal), signal);
+      look = await untilAborted(this.#look(config, signal), signal, lookEnded);
     } catch (error) {
       const isLate = deadline.signal.aborted && !this.#stopping.signal.aborted;
       look = { found: null, error: isLate ? `no answer within timeout_ms (${config.timeoutMs})` : errorText(error) };

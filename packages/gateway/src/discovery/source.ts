@@ -99,12 +99,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** What doesn't listen to the signal must not hold the source. */
-export function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, resolve, reject } = Promise.withResolvers<T>();
-  const onAbort = (): void => reject(new SourceError("the look was ended"));
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  work.then(resolve, reject);
-  return promise.finally(() => signal.removeEventListener("abort", onAbort));
+/** What an aborted look rejects with. */
+export function lookEnded(): SourceError {
+  return new SourceError("the look was ended");
 }

@@ -8,7 +8,9 @@ import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request as requestHttps } from "node:https";
 import { z } from "zod";
 import { request as requestHttp } from "../../node-http.ts";
-import { SourceError, untilAborted } from "../source.ts";
+import { loadOptional } from "../../optional-package.ts";
+import { untilAborted } from "../../until-aborted.ts";
+import { lookEnded, SourceError } from "../source.ts";
 
 /** Objects of one page. */
 const PAGE_OBJECTS = 500;
@@ -100,7 +102,11 @@ export async function clusterAccess(
   { kubeconfig, context }: { kubeconfig: string | null; context: string | null },
   load: LoadClient = () => import("@kubernetes/client-node"),
 ): Promise<ClusterAccess> {
-  const { KubeConfig } = await loadClient(load);
+  const { KubeConfig } = await loadOptional(
+    "@kubernetes/client-node",
+    load,
+    (text, cause) => new SourceError(text, cause),
+  );
   const config = new KubeConfig();
   try {
     if (kubeconfig === null) config.loadFromCluster();
@@ -140,17 +146,6 @@ export async function clusterAccess(
       return options;
     },
   };
-}
-
-async function loadClient(load: LoadClient): ReturnType<LoadClient> {
-  try {
-    return await load();
-  } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-    if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw cause;
-    const name = "@kubernetes/client-node";
-    throw new SourceError(`the package ${name} is not installed: npm install ${name} beside zml`, cause);
-  }
 }
 
 /** The whole list, by pages. A list that expires between two pages is begun again once. */
@@ -312,7 +307,7 @@ async function ask(
   const search = new URLSearchParams(parameters);
   if (labelSelector !== "") search.set("labelSelector", labelSelector);
   const url = new URL(`${access.server}${path}?${search}`);
-  const options = await untilAborted(access.options(), signal);
+  const options = await untilAborted(access.options(), signal, lookEnded);
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     const send = url.protocol === "https:" ? requestHttps : requestHttp;
     const headers = { ...options.headers, accept: "application/json", "user-agent": "zml" };

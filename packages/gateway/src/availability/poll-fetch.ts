@@ -1,6 +1,7 @@
 /** One GET of a poll: bounded in time and bytes, on a connection that lives no longer than its round. */
 
-import { ConnectError, NodeConnection, targetOf } from "../http1/node-connection.ts";
+import { codeOf } from "../http1/error-code.ts";
+import { NodeConnection, targetOf } from "../http1/node-connection.ts";
 import { LINK_LOCAL } from "../http1/node-lookup.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
 import type { PollResponse } from "./adapters/adapter.ts";
@@ -107,7 +108,8 @@ export function createPollClient(): PollClient {
 
 function connectionTo({ origin, serverName = null, allowsLinkLocal = false, tls = null }: PollRequest) {
   const limits = { connectMs: CONNECT_TIMEOUT_MS, headerBytes: POLL_HEAD_BYTES_MAX, serverName, allowsLinkLocal, tls };
-  return new NodeConnection(targetOf(origin, limits));
+  // a GET that a closed connection lost is asked again whatever closed it
+  return new NodeConnection(targetOf(origin, limits), { tellsStale: false });
 }
 
 /** Asks once. `isKept`: whoever owns the connection closes it after an answer, and the node need not. */
@@ -306,10 +308,4 @@ function faultOf(error: unknown): PollFault {
   if (code === "ETIMEDOUT") return "timeout";
   if (code === LINK_LOCAL) return "link_local";
   return UNREACHABLE_CODES.has(code) ? "unreachable" : "reset";
-}
-
-function codeOf(error: unknown): string {
-  if (error instanceof ConnectError) return error.code;
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  return typeof code === "string" ? code : error instanceof Error ? error.name : "unknown";
 }

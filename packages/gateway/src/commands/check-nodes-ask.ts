@@ -5,8 +5,8 @@ import type { Adapter } from "../availability/adapters/index.ts";
 import type { NodeSpec } from "../availability/index.ts";
 import { pathOf } from "../availability/url.ts";
 import { decodeSseText, SseParser } from "../dispatch/sse-events.ts";
+import { codeOf } from "../http1/error-code.ts";
 import { NodeConnection, targetOf } from "../http1/node-connection.ts";
-import { codeOf } from "./check-nodes-socket.ts";
 
 /** What came of it. Times in ms; NaN: unknown, or none. */
 export interface Asked {

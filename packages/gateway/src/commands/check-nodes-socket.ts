@@ -4,6 +4,7 @@ import { lookup } from "node:dns/promises";
 import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls, TLSSocket } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
+import { codeOf } from "../http1/error-code.ts";
 import { targetOf } from "../http1/node-connection.ts";
 import { type NodeTls, tlsOptions } from "../http1/open-socket.ts";
 
@@ -201,10 +202,4 @@ async function beforeAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T>
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
-}
-
-/** The system's or TLS's word for an error. */
-export function codeOf(error: unknown): string {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
-  return typeof code === "string" ? code : error instanceof Error ? error.name : "unknown";
 }

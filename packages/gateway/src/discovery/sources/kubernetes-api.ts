@@ -1,16 +1,15 @@
 /**
- * The API server of a cluster: whole lists by pages, and watches. Where it is and who we are comes from the official
- * client, whose chain of credentials is what operators rely on; the requests are our own, since the client's list has no
- * deadline and its informer stops for good at the first error.
+ * The API server of a cluster: whole lists by pages, and watches. The requests are our own, since the official client's
+ * list has no deadline and its informer stops for good at the first error.
  */
 
 import type { IncomingMessage } from "node:http";
-import { type RequestOptions, request as requestHttps } from "node:https";
+import { request as requestHttps } from "node:https";
 import { z } from "zod";
 import { request as requestHttp } from "../../node-http.ts";
-import { loadOptional } from "../../optional-package.ts";
 import { untilAborted } from "../../until-aborted.ts";
 import { lookEnded, SourceError } from "../source.ts";
+import type { ClusterAccess } from "./kubernetes-access.ts";
 
 /** Objects of one page. */
 const PAGE_OBJECTS = 500;
@@ -20,16 +19,6 @@ const OBJECTS_MAX = 50_000;
 const PAGE_BYTES_MAX = 64 * 2 ** 20;
 /** Bytes of one event. */
 const EVENT_BYTES_MAX = 4 * 2 ** 20;
-
-/** How to reach an API server. */
-export interface ClusterAccess {
-  /** Base URL without a slash at its end. */
-  readonly server: string;
-  /** Of the context; null: it names none. */
-  readonly namespace: string | null;
-  /** Credentials and TLS for one request; the official client reads and renews them. */
-  options(): Promise<RequestOptions>;
-}
 
 /** What to list. */
 export interface ObjectQuery {
@@ -88,64 +77,6 @@ export class ApiError extends SourceError {
     this.status = status;
     this.retryAfterMs = retryAfterMs;
   }
-}
-
-/** The official client, or a stand-in for it. */
-export type LoadClient = () => Promise<Pick<typeof import("@kubernetes/client-node"), "KubeConfig">>;
-
-/**
- * Reads where the API server is. In a pod (`kubeconfig` null) that is its service account.
- *
- * @throws SourceError that says what to do.
- */
-export async function clusterAccess(
-  { kubeconfig, context }: { kubeconfig: string | null; context: string | null },
-  load: LoadClient = () => import("@kubernetes/client-node"),
-): Promise<ClusterAccess> {
-  const { KubeConfig } = await loadOptional(
-    "@kubernetes/client-node",
-    load,
-    (text, cause) => new SourceError(text, cause),
-  );
-  const config = new KubeConfig();
-  try {
-    if (kubeconfig === null) config.loadFromCluster();
-    else config.loadFromFile(kubeconfig);
-  } catch (cause) {
-    // the parser's text quotes the file, which holds credentials
-    throw new SourceError(`the kubeconfig ${kubeconfig ?? ""} can't be read`, cause);
-  }
-  if (context !== null) {
-    if (config.getContextObject(context) === null) throw new SourceError(`the kubeconfig has no context ${context}`);
-    config.setCurrentContext(context);
-  }
-  const cluster = config.getCurrentCluster();
-  if (cluster === null) throw new SourceError("the kubeconfig names no cluster: set its current-context, or context");
-  if (!URL.canParse(cluster.server) || cluster.server.includes("//undefined")) {
-    throw new SourceError("this is no pod of a cluster: name a file in kubeconfig");
-  }
-  if (cluster.server.startsWith("http:") && !cluster.skipTLSVerify) {
-    throw new SourceError(
-      "the cluster's server is http://: set insecure-skip-tls-verify in the kubeconfig to allow that",
-    );
-  }
-  const namespace = config.getContextObject(config.getCurrentContext())?.namespace?.trim();
-  return {
-    server: cluster.server.replace(/\/+$/, ""),
-    namespace: namespace === undefined || namespace === "" ? null : namespace,
-    async options() {
-      const options: RequestOptions = {};
-      try {
-        await config.applyToHTTPSOptions(options);
-      } catch (cause) {
-        throw new SourceError(
-          "the credentials of the cluster can't be had: a file is missing or a helper failed",
-          cause,
-        );
-      }
-      return options;
-    },
-  };
 }
 
 /** The whole list, by pages. A list that expires between two pages is begun again once. */

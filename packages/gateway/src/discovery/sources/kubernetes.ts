@@ -4,12 +4,10 @@
  */
 
 import { errorText, pause, type RunningSource, type SourceContext, type StartSource } from "../source.ts";
+import { type ClusterAccess, clusterAccess, type LoadClient } from "./kubernetes-access.ts";
 import {
   ApiError,
-  type ClusterAccess,
   type ClusterObject,
-  clusterAccess,
-  type LoadClient,
   listObjects,
   type ObjectQuery,
   type WatchEnd,

@@ -9,7 +9,7 @@ const MARK_EVERY_MS = 20;
 /** Marks end after so many without a new use, so that an idle thread sleeps. */
 const MARKS_PER_USE = 100;
 
-export class LoopWatch {
+class LoopWatch {
   #lookedAtMs = Number.NEGATIVE_INFINITY;
   #marksLeft = 0;
   #timer: NodeJS.Timeout | null = null;
@@ -41,3 +41,6 @@ export class LoopWatch {
     });
   };
 }
+
+/** Of this thread. */
+export const loopWatch = new LoopWatch();

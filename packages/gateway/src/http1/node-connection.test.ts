@@ -7,6 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
+import { loopWatch } from "./loop-watch.ts";
 import { NodeConnection, type NodeRequest, targetOf } from "./node-connection.ts";
 
 const toEnd: (() => unknown)[] = [];
@@ -156,6 +157,26 @@ test("a large body that the node has read keeps the connection", async () => {
   }
   assert.equal(node.connections(), 1);
 });
+
+for (const tellsStale of [true, false]) {
+  test(`a connection that is used again ${tellsStale ? "wakes the thread" : "wakes nobody where it is not asked"}`, async (t) => {
+    const use = t.mock.method(loopWatch, "use");
+    const { url } = await startServer((socket) => {
+      let answers = 0;
+      socket.on("data", () => {
+        answers += 1;
+        if (answers === 1) socket.write(OK);
+        else socket.destroy();
+      });
+    });
+    const connection = new NodeConnection(targetOf(url, LIMITS), { tellsStale });
+    toEnd.push(() => connection.abort());
+    assert.equal(await ask(connection), "ok");
+    await ask(connection);
+    assert.equal(use.mock.callCount(), tellsStale ? 1 : 0);
+    if (!tellsStale) assert.equal(connection.wasStale, false);
+  });
+}
 
 test("an address is not sent as the name of a TLS server", async () => {
   const warnings: string[] = [];

@@ -7,7 +7,7 @@
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
-import { LoopWatch } from "./loop-watch.ts";
+import { loopWatch } from "./loop-watch.ts";
 import { LINK_LOCAL } from "./node-lookup.ts";
 import { type NodeTls, openSocket, type SocketTarget } from "./open-socket.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
@@ -60,6 +60,7 @@ const HINT_MARGIN_MS = 1000;
 
 export class NodeConnection implements ResponseHandler {
   readonly #target: ConnectionTarget;
+  readonly #tellsStale: boolean;
   /** Of the running request; each has its own, so that bytes of an aborted one reach nobody else. */
   #parser: ResponseParser;
   #socket: Socket | null = null;
@@ -75,8 +76,13 @@ export class NodeConnection implements ResponseHandler {
   #sentAtMs = Number.NaN;
   #hasBytes = false;
 
-  constructor(target: ConnectionTarget) {
+  /**
+   * @param options `tellsStale`: `wasStale` will be asked (default); it costs the thread wake-ups for as long as requests
+   *   come, and two seconds more.
+   */
+  constructor(target: ConnectionTarget, { tellsStale = true }: { tellsStale?: boolean } = {}) {
     this.#target = target;
+    this.#tellsStale = tellsStale;
     this.#parser = new ResponseParser(this, target.headerBytes);
   }
 
@@ -97,7 +103,7 @@ export class NodeConnection implements ResponseHandler {
    * seen at last: a thread that was held meanwhile sees it late.
    */
   get wasStale(): boolean {
-    if (this.#answers === 0 || this.#hasBytes) return false;
+    if (!this.#tellsStale || this.#answers === 0 || this.#hasBytes) return false;
     const noticedMs = Math.min(2 * this.#connectTookMs + STALE_MARGIN_MS, STALE_MS_MAX);
     return loopWatch.lookedAtMs - this.#sentAtMs <= noticedMs;
   }
@@ -196,7 +202,7 @@ export class NodeConnection implements ResponseHandler {
     head += "\r\n";
     this.#sentAtMs = performance.now();
     this.#hasBytes = false;
-    if (this.#answers > 0) loopWatch.use();
+    if (this.#tellsStale && this.#answers > 0) loopWatch.use();
     this.#handler?.onStart();
     if (this.#handler === null) return;
     if (body === null) {
@@ -320,9 +326,6 @@ const STALE_MARGIN_MS = 20;
 
 /** A connect that took longer (a lost packet, a slow accept) says nothing more about the round trip. */
 const STALE_MS_MAX = 1000;
-
-/** Of this thread. */
-const loopWatch = new LoopWatch();
 
 /** Requests up to this size are sent as one write. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;

@@ -9,7 +9,7 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
-import { LoopWatch } from "../http1/loop-watch.ts";
+import { loopWatch } from "../http1/loop-watch.ts";
 import {
   ConnectError,
   type ConnectionTarget,
@@ -402,9 +402,6 @@ export class NodeStream {
 const END_MS = 1000;
 
 const LOST = new Error("the node ended the stream");
-
-/** Of this thread. */
-const loopWatch = new LoopWatch();
 
 const NOTHING = (): void => {};
 

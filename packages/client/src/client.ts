@@ -1,6 +1,7 @@
 /** The client: what an application calls. */
 import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type {
+  AnswerFacts,
   ChatAnswer,
   ChatChunk,
   CompletionAnswer,
@@ -72,8 +73,8 @@ export class ZML {
         ? openStream<ChatChunk>(opened, choicesOf(parameters))
         : openStream<CompletionChunk>(opened, choicesOf(parameters));
     }
-    if (isChat) return readAnswer<ChatAnswer>(opened, chatShape);
-    return readAnswer<CompletionAnswer>(opened, completionShape);
+    if (isChat) return readAnswer(opened, chatShape);
+    return readAnswer(opened, completionShape);
   }
 
   /**
@@ -123,14 +124,14 @@ class Decisions {
   }
 }
 
-async function get<T extends ModelList | ModelAnswer | Decision>(
+async function get<T extends AnswerFacts>(
   settings: Settings,
   port: "data" | "admin",
   path: string,
-  shape: AnswerShape,
+  shape: AnswerShape<T>,
   options: CallOptions,
 ): Promise<T> {
-  return readAnswer<T>(await send(settings, { port: settings[port], method: "GET", path }, options), shape);
+  return readAnswer(await send(settings, { port: settings[port], method: "GET", path }, options), shape);
 }
 
 /** Parts our own parameters from the wire's, and sends them. */

@@ -8,17 +8,21 @@ import { type BodyText, MAX_ANSWER_BYTES, readBody } from "./read-body.ts";
 import type { Opened } from "./send.ts";
 import { errorOfAnswer } from "./status-error.ts";
 
+/** What of an answer is on the wire: all but what the client adds. */
+export type WireOf<T extends AnswerFacts> = Omit<T, keyof AnswerFacts | "text">;
+
 /** What an endpoint answers with. */
-export interface AnswerShape {
+export interface AnswerShape<T extends AnswerFacts> {
   /** In a message: `JSON with choices`. */
   readonly name: string;
-  matches(json: JsonObject): boolean;
-  /** The text of the answer, for endpoints that have one. */
-  readonly textOf?: (json: JsonObject) => string;
+  /** Looks at what code that trusts the type would fall over; the rest is as the server says. */
+  matches(json: JsonObject): json is JsonObject & WireOf<T>;
+  /** Adds what is not on the wire. */
+  complete(wire: WireOf<T>, facts: AnswerFacts): T;
 }
 
 /** @throws ResponseFormatError, APIConnectionError when the body breaks off, or why the call is over */
-export async function readAnswer<T extends AnswerFacts>(opened: Opened, shape: AnswerShape): Promise<T> {
+export async function readAnswer<T extends AnswerFacts>(opened: Opened, shape: AnswerShape<T>): Promise<T> {
   const { response, scope, url } = opened;
   try {
     const type = mediaTypeOf(response.headers);
@@ -38,13 +42,13 @@ export async function readAnswer<T extends AnswerFacts>(opened: Opened, shape: A
         { cause },
       );
     }
-    return answerOf<T>(opened, body, shape);
+    return answerOf(opened, body, shape);
   } finally {
     scope.end();
   }
 }
 
-function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: AnswerShape): T {
+function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: AnswerShape<T>): T {
   const { headers } = opened.response;
   const type = mediaTypeOf(headers) ?? "a body without content-type";
   if (body.isCut) throw formatError(opened, `${type} of more than ${MAX_ANSWER_BYTES} bytes`, shape.name);
@@ -61,12 +65,13 @@ function answerOf<T extends AnswerFacts>(opened: Opened, body: BodyText, shape: 
     }
     throw formatError(opened, `${type} of ${body.bytes} bytes with JSON of another shape`, shape.name);
   }
-  define(json, "routing", routingOf(headers));
-  define(json, "requestId", requestIdOf(headers));
-  if (shape.textOf !== undefined) define(json, "text", shape.textOf(json));
-  return json as unknown as T;
+  return shape.complete(json, { routing: routingOf(headers), requestId: requestIdOf(headers) });
 }
 
-function define(json: JsonObject, name: string, value: unknown): void {
-  Object.defineProperty(json, name, { value, enumerable: false, configurable: true, writable: true });
+/** Puts the members of `added` on `wire` itself, not enumerable. */
+export function hidden<Wire extends object, Added extends object>(wire: Wire, added: Added): Wire & Added {
+  for (const [name, value] of Object.entries(added)) {
+    Object.defineProperty(wire, name, { value, enumerable: false, configurable: true, writable: true });
+  }
+  return wire as Wire & Added;
 }

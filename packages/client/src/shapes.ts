@@ -1,39 +1,50 @@
 /** What an answer of each endpoint must have, so that reading it as its type says never fails on a missing member. */
-import { isObject } from "./json-object.ts";
-import type { AnswerShape } from "./read-answer.ts";
+import type { ChatAnswer, CompletionAnswer, EmbeddingAnswer, ModelAnswer, ModelList } from "./answers.ts";
+import type { Decision } from "./decision.ts";
+import { isObject, type JsonObject } from "./json-object.ts";
+import { type AnswerShape, hidden, type WireOf } from "./read-answer.ts";
 
-export const chatShape: AnswerShape = {
+export const chatShape: AnswerShape<ChatAnswer> = {
   name: "JSON with choices",
-  matches: ({ choices }) =>
-    Array.isArray(choices) && choices.every((each) => isObject(each) && isObject(each["message"])),
-  textOf: ({ choices }) => textIn((choices as { message: { content?: unknown } }[])[0]?.message.content),
+  matches: (json): json is JsonObject & WireOf<ChatAnswer> =>
+    isListOf(json["choices"], (each) => isObject(each["message"])),
+  complete: (wire, facts) => hidden(wire, { ...facts, text: textIn(wire.choices[0]?.message.content) }),
 };
 
-export const completionShape: AnswerShape = {
+export const completionShape: AnswerShape<CompletionAnswer> = {
   name: "JSON with choices",
-  matches: ({ choices }) => Array.isArray(choices) && choices.every(isObject),
-  textOf: ({ choices }) => textIn((choices as { text?: unknown }[])[0]?.text),
+  matches: (json): json is JsonObject & WireOf<CompletionAnswer> => isListOf(json["choices"], () => true),
+  complete: (wire, facts) => hidden(wire, { ...facts, text: textIn(wire.choices[0]?.text) }),
 };
 
-export const embeddingShape: AnswerShape = {
+export const embeddingShape: AnswerShape<EmbeddingAnswer> = {
   name: "JSON with embeddings",
-  matches: ({ data }) => Array.isArray(data) && data.every((each) => isObject(each) && given(each["embedding"])),
+  matches: (json): json is JsonObject & WireOf<EmbeddingAnswer> =>
+    isListOf(json["data"], ({ embedding }) => Array.isArray(embedding) || typeof embedding === "string"),
+  complete: hidden,
 };
 
-export const modelListShape: AnswerShape = {
+export const modelListShape: AnswerShape<ModelList> = {
   name: "JSON with a list of models",
-  matches: ({ data }) => Array.isArray(data) && data.every((each) => isObject(each) && typeof each["id"] === "string"),
+  matches: (json): json is JsonObject & WireOf<ModelList> => isListOf(json["data"], ({ id }) => typeof id === "string"),
+  complete: hidden,
 };
 
-export const modelShape: AnswerShape = { name: "JSON with a model", matches: ({ id }) => typeof id === "string" };
+export const modelShape: AnswerShape<ModelAnswer> = {
+  name: "JSON with a model",
+  matches: (json): json is JsonObject & WireOf<ModelAnswer> => typeof json["id"] === "string",
+  complete: hidden,
+};
 
-export const decisionShape: AnswerShape = {
+export const decisionShape: AnswerShape<Decision> = {
   name: "JSON with a decision",
-  matches: ({ decision, choice }) => typeof decision === "string" && isObject(choice),
+  matches: (json): json is JsonObject & WireOf<Decision> =>
+    typeof json["decision"] === "string" && isObject(json["choice"]),
+  complete: hidden,
 };
 
-function given(value: unknown): boolean {
-  return Array.isArray(value) || typeof value === "string";
+function isListOf(value: unknown, matches: (item: JsonObject) => boolean): boolean {
+  return Array.isArray(value) && value.every((item) => isObject(item) && matches(item));
 }
 
 function textIn(value: unknown): string {

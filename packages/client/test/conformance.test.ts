@@ -57,7 +57,7 @@ const classes: Readonly<Record<string, unknown>> = { ...sdk };
 
 /** What a call came to. */
 interface Outcome {
-  answer?: Json;
+  answer?: sdk.AnswerFacts;
   stream?: sdk.InferStream<unknown>;
   events?: unknown[];
   error?: unknown;
@@ -100,10 +100,10 @@ async function perform(vector: Vector, origin: string, closed: string, timing: s
     const { take } = vector.call;
     const answer = await invoke(client, vector.call);
     if (!(Symbol.asyncIterator in answer)) return { answer };
-    outcome.stream = answer as unknown as sdk.InferStream<unknown>;
+    outcome.stream = answer;
     outcome.events = [];
-    if (take === 0) outcome.stream.close();
-    for await (const event of outcome.stream) {
+    if (take === 0) answer.close();
+    for await (const event of answer) {
       outcome.events.push(event);
       if (outcome.events.length === take) break;
     }
@@ -156,7 +156,7 @@ function filled(value: unknown, fill: (text: string) => string): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, filled(each, fill)]));
 }
 
-async function invoke(client: sdk.ZML, call: Vector["call"]): Promise<Json> {
+async function invoke(client: sdk.ZML, call: Vector["call"]): Promise<sdk.AnswerFacts | sdk.InferStream<unknown>> {
   const { timeout, max_retries, extra_headers, ...rest } = call.arguments;
   const options: Json = {
     ...(timeout !== undefined && { timeoutMs: Number(timeout) * 1000 }),
@@ -166,15 +166,15 @@ async function invoke(client: sdk.ZML, call: Vector["call"]): Promise<Json> {
   const parameters = { ...rest, ...options };
   switch (call.method) {
     case "infer":
-      return (await client.infer(parameters as unknown as sdk.ChatParameters)) as unknown as Json;
+      return client.infer(parameters as sdk.ChatParameters);
     case "embed":
-      return (await client.embed(parameters as unknown as sdk.EmbedParameters)) as unknown as Json;
+      return client.embed(parameters as sdk.EmbedParameters);
     case "models.list":
-      return (await client.models.list(options)) as unknown as Json;
+      return client.models.list(options);
     case "models.get":
-      return (await client.models.get(rest["id"] as string, options)) as unknown as Json;
+      return client.models.get(rest["id"] as string, options);
     case "decisions.explain":
-      return (await client.decisions.explain(rest["id"] as string, options)) as unknown as Json;
+      return client.decisions.explain(rest["id"] as string, options);
     default:
       throw new Error(`the runner knows no method ${call.method}`);
   }
@@ -191,18 +191,18 @@ function checkResult({ result }: Vector, outcome: Outcome): void {
     if (!(error instanceof wanted)) throw new Error(`no ${name} was thrown`, { cause: error });
     const words = { retry_after: "retryAfter", request_id: "requestId", should_retry: "shouldRetry" } as Json;
     for (const [member, value] of Object.entries(members)) {
-      match((error as unknown as Json)[String(words[member] ?? member)], value, `error.${member}`);
+      match(Reflect.get(error, String(words[member] ?? member)), value, `error.${member}`);
     }
   }
-  const carrier = (outcome.answer ?? outcome.stream ?? error) as Json;
+  const carrier = (outcome.answer ?? outcome.stream ?? error) as sdk.AnswerFacts;
   if (result.object !== undefined) match(outcome.answer, result.object, "object");
-  if (result.text !== undefined) assert.equal(outcome.answer?.["text"], result.text);
+  if (result.text !== undefined) assert.equal((outcome.answer as sdk.ChatAnswer | undefined)?.text, result.text);
   if (result.events !== undefined) match(outcome.events, result.events, "events");
-  if (result.request_id !== undefined) match(carrier["requestId"], result.request_id, "request_id");
-  if (result.routing !== undefined) checkRouting(carrier["routing"], result.routing);
+  if (result.request_id !== undefined) match(carrier.requestId, result.request_id, "request_id");
+  if (result.routing !== undefined) checkRouting(carrier.routing, result.routing);
   // an error of the stream tells where it went, too
   if (result.routing !== undefined && error !== undefined) {
-    checkRouting((error as unknown as Json)["routing"], result.routing);
+    checkRouting((error as sdk.APIStatusError).routing, result.routing);
   }
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { describe, type TestContext, test } from "node:test";
 import { inspect } from "node:util";
-import { apiServer, kubeconfigFor, pod, slice, status } from "../testing/api-server.ts";
+import { type ApiServer, apiServer, kubeconfigFor, pod, slice, status } from "../testing/api-server.ts";
 import { follow, SERVICE, started } from "../testing/cluster-source.ts";
 
 async function until(what: string, holds: () => boolean): Promise<void> {

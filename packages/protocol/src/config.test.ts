@@ -261,6 +261,12 @@ describe("the file with its defaults", () => {
     assert.equal(completeConfig(file, { cores: 4 }).nodes[0]?.url, "http://h:1/serve/a");
   });
 
+  test("slashes at the end of a feed's endpoint mean nothing", () => {
+    const feed = { name: "l", provider: "lambda", endpoint: "https://proxy.example/lambda//" };
+    const { prices } = completeConfig(fileOf({ prices: { feeds: [feed] } }), { cores: 4 });
+    assert.equal(prices.feeds[0]?.endpoint, "https://proxy.example/lambda");
+  });
+
   test("a served model has both names, and no list means what the node reports", () => {
     const file = fileOf({
       nodes: [

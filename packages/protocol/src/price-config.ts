@@ -200,6 +200,7 @@ export interface FeedConfig {
   readonly apiKeyFile: string | null;
   readonly profile: string | null;
   readonly credentialsFile: string | null;
+  /** Without a slash at its end. */
   readonly endpoint: string | null;
   readonly path: string | null;
   readonly url: string | null;
@@ -222,7 +223,7 @@ export function completeFeed(feed: FeedFile): FeedConfig {
     apiKeyFile: feed.api_key_file ?? null,
     profile: feed.profile ?? null,
     credentialsFile: feed.credentials_file ?? null,
-    endpoint: feed.endpoint ?? null,
+    endpoint: feed.endpoint?.replace(/\/+$/, "") ?? null,
     path: feed.path ?? null,
     url: feed.url ?? null,
   };

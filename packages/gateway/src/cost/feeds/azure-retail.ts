@@ -55,7 +55,7 @@ async function regionItems(context: FeedContext, region: string, skus: readonly 
   const filter =
     `serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and armRegionName eq ${literal(region)} and ` +
     `(${skus.map((sku) => `armSkuName eq ${literal(sku)}`).join(" or ")})`;
-  const base = `${(context.config.endpoint ?? ENDPOINT).replace(/\/+$/, "")}${PATH}`;
+  const base = `${context.config.endpoint ?? ENDPOINT}${PATH}`;
   const first = new URLSearchParams({ "api-version": API_VERSION, currencyCode: "'USD'", $filter: filter });
   const items: Item[] = [];
   let query = `?${first.toString()}`;

@@ -95,7 +95,7 @@ interface Rate {
 /** Reads the catalogue page by page and keeps the rates of the SKUs that the configuration names. */
 async function catalogueRates(context: FeedContext, texts: ReadonlySet<string>): Promise<Map<string, Rate>> {
   const headers = await credentials(context);
-  const base = `${(context.config.endpoint ?? ENDPOINT).replace(/\/+$/, "")}${PATH}`;
+  const base = `${context.config.endpoint ?? ENDPOINT}${PATH}`;
   const rates = new Map<string, Rate>();
   let pageToken = "";
   for (let page = 0; page < PAGES_MAX; page += 1) {

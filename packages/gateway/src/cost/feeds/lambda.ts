@@ -19,7 +19,7 @@ const entrySchema = z.object({
 /** Prices of the feed's instance types, all when it names none: under `any` and under each of `regions`. */
 export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
   const { config } = context;
-  const url = `${(config.endpoint ?? ENDPOINT).replace(/\/+$/, "")}/api/v1/instance-types`;
+  const url = `${config.endpoint ?? ENDPOINT}/api/v1/instance-types`;
   const { data } = await askJson(context, { url, headers: await bearer(context) }, answerSchema);
   const names = config.instanceTypes.map(({ name }) => name);
   const quotes: Quote[] = [];

@@ -21,7 +21,7 @@ const gpuSchema = z.object({
 /** Prices of the feed's GPU types, all when it names none. */
 export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
   const { config } = context;
-  const url = `${(config.endpoint ?? ENDPOINT).replace(/\/+$/, "")}/v2/catalog/gpus`;
+  const url = `${config.endpoint ?? ENDPOINT}/v2/catalog/gpus`;
   const { gpus } = await askJson(context, { url, headers: await bearer(context) }, answerSchema);
   const names = config.instanceTypes.map(({ name }) => name);
   const quotes: Quote[] = [];

@@ -26,7 +26,7 @@ type Offer = z.output<typeof offerSchema>;
 /** Prices per GPU name: over all places under `any`, and per country code of `regions`. */
 export async function fetchPrices(context: FeedContext): Promise<Quote[]> {
   const { config } = context;
-  const url = `${(config.endpoint ?? ENDPOINT).replace(/\/+$/, "")}/api/v0/bundles/`;
+  const url = `${config.endpoint ?? ENDPOINT}/api/v0/bundles/`;
   const headers = await bearer(context);
   const quotes: Quote[] = [];
   for (const { name, gpus } of config.instanceTypes) {

@@ -1,5 +1,6 @@
 /** What is wrong with a feed and with the prices that nodes take from it. */
 
+import type { GatewayLog } from "../control/gateway-log.ts";
 import type { FeedState } from "./price-book.ts";
 
 /** What is wrong now. */
@@ -11,7 +12,7 @@ export interface PriceAlarm {
 }
 
 /** How the log calls it. */
-export const ALARM_TEXTS: Readonly<Record<PriceAlarm["kind"], string>> = {
+const ALARM_TEXTS: Readonly<Record<PriceAlarm["kind"], string>> = {
   failing: "a price feed fails: the last good prices stay",
   missing: "a price that a node names is not in its feed",
   refused: "a price is refused: the last good one stays",
@@ -52,4 +53,25 @@ export function priceAlarms(
     }
   }
   return alarms;
+}
+
+/** What is wrong with a feed, and was. */
+export interface AlarmChange {
+  readonly feed: string;
+  readonly before: ReadonlyMap<string, PriceAlarm>;
+  readonly now: ReadonlyMap<string, PriceAlarm>;
+  /** Ids of the nodes that name a price. */
+  readonly usersOf: (key: string) => readonly string[];
+}
+
+/** Logs what is new and what is over: once per change. */
+export function tellChanges(log: GatewayLog, { feed, before, now, usersOf }: AlarmChange): void {
+  for (const [id, { kind, key, text }] of now) {
+    if (before.has(id)) continue;
+    const nodes = key === null ? undefined : usersOf(key);
+    log.warn({ feed, alarm: kind, key: key ?? undefined, nodes, detail: text }, ALARM_TEXTS[kind]);
+  }
+  for (const [id, { kind, key }] of before) {
+    if (!now.has(id)) log.info({ feed, alarm: kind, key: key ?? undefined }, "a price alarm is over");
+  }
 }

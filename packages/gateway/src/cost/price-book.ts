@@ -5,12 +5,13 @@
 
 import { type Config, type FeedConfig, parsePriceReference } from "@zml/protocol";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import type { Secret } from "../config/secret.ts";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { acceptQuotes } from "./accept-quotes.ts";
 import { FeedError } from "./feed-context.ts";
 import { type FeedAnswer, FeedRunner, type RunnerClock } from "./feed-runner.ts";
 import { FEEDS, type Feed } from "./feeds/index.ts";
-import { ALARM_TEXTS, type PriceAlarm, priceAlarms } from "./price-alarms.ts";
+import { type PriceAlarm, priceAlarms, tellChanges } from "./price-alarms.ts";
 import { type PriceHistory, RecentPrices } from "./price-history.ts";
 import { datedAfter, type PricePoint, sourceOf } from "./quote.ts";
 
@@ -149,7 +150,7 @@ export class PriceBook {
     await Promise.all(this.#stopping);
   }
 
-  #start(config: FeedConfig, apiKey: FeedRunnerKey, before: FeedState | undefined): void {
+  #start(config: FeedConfig, apiKey: Secret | null, before: FeedState | undefined): void {
     const runner = new FeedRunner({
       config,
       apiKey,
@@ -329,21 +330,11 @@ export class PriceBook {
     for (const state of this.#feeds.values()) {
       const feed = state.config.name;
       const alarms = priceAlarms(state, this.#usedOf.get(feed) ?? [], (key) => this.ageMs(key));
-      for (const [id, { kind, key, text }] of alarms) {
-        if (state.alarms.has(id)) continue;
-        const nodes = key === null ? undefined : this.usersOf(key);
-        this.#options.log.warn({ feed, alarm: kind, key: key ?? undefined, nodes, detail: text }, ALARM_TEXTS[kind]);
-      }
-      for (const [id, { kind, key }] of state.alarms) {
-        if (!alarms.has(id))
-          this.#options.log.info({ feed, alarm: kind, key: key ?? undefined }, "a price alarm is over");
-      }
+      tellChanges(this.#options.log, { feed, before: state.alarms, now: alarms, usersOf: (key) => this.usersOf(key) });
       state.alarms = alarms;
     }
   }
 }
-
-type FeedRunnerKey = ConstructorParameters<typeof FeedRunner>[0]["apiKey"];
 
 function usersByKey({ nodes }: Config): Map<string, string[]> {
   const users = new Map<string, string[]>();

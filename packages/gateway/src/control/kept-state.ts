@@ -5,7 +5,7 @@
 
 import type { Config } from "@zml/protocol";
 import type { PriceHistory } from "../cost/index.ts";
-import type { LearnedNumber } from "../store/operations.ts";
+import type { LearnedNumber, StoredPrice } from "../store/operations.ts";
 import type { StoreClient } from "../store/store.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 
@@ -21,8 +21,6 @@ const LEARNED_PART = 8_192;
 const SAVED_PART = 2_048;
 const DAY_MS = 86_400_000;
 
-type Point = Parameters<PriceHistory["append"]>[0][number];
-
 export interface KeptStateOptions {
   readonly store: StoreClient;
   readonly log: GatewayLog;
@@ -35,7 +33,7 @@ export interface KeptStateOptions {
 export class KeptState implements PriceHistory {
   readonly #options: KeptStateOptions;
   readonly #timer: NodeJS.Timeout;
-  #prices: Point[] = [];
+  #prices: StoredPrice[] = [];
   #dropped = 0;
   /** `updatedAtMs` up to which rows are in the store. */
   #savedUpToMs = Number.NEGATIVE_INFINITY;
@@ -62,11 +60,11 @@ export class KeptState implements PriceHistory {
     return numbers;
   }
 
-  loadLatest(): Promise<readonly Point[]> {
+  loadLatest(): Promise<readonly StoredPrice[]> {
     return this.#options.store.call("prices.latest", null);
   }
 
-  append(points: readonly Point[]): void {
+  append(points: readonly StoredPrice[]): void {
     this.#prices.push(...points);
     const beyond = this.#prices.length - PRICES_WAITING_MAX;
     if (beyond > 0) {

@@ -127,8 +127,9 @@ const NOTHING = Buffer.alloc(0);
 
 /**
  * Validates a JSON body (RFC 8259, UTF-8, no byte order mark) chunk by chunk, reads the routing fields of its top
- * level and notes what its prompt holds. Linear in the body's bytes; keeps nothing of it but the few values that it reports. It accepts what
- * `JSON.parse` accepts, up to the depth bound, and the result does not depend on how the body is cut into chunks.
+ * level and notes what its prompt holds. Linear in the body's bytes; keeps nothing of it but the few values that it
+ * reports. It accepts what `JSON.parse` accepts, up to the depth bound, and the result does not depend on how the body is
+ * cut into chunks.
  *
  * A body that is not JSON is `invalid_json` even if a routing field was wrong before.
  */

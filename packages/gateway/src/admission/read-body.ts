@@ -22,7 +22,7 @@ const DECODED_BLOCK_BYTES = 64 * 1024;
 const SMALL_DECODED_BLOCK_BYTES = 8 * 1024;
 const SMALL_ENCODED_BYTES = 2 * 1024;
 
-/** What is read of a request: node:http's, or the compatible one of node:http2. */
+/** What is read of a request: `CallerRequest`, as far as its body goes. */
 export type BodySource = Readable & { readonly headers: IncomingHttpHeaders };
 
 export interface ReadBodyOptions {

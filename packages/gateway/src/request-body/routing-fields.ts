@@ -56,10 +56,7 @@ export function fieldOfKey(bytes: Uint8Array, start: number, end: number): numbe
   if (length > LONGEST_FIELD) return -1;
   for (let field = 0; field < FIELD_BYTES.length; field++) {
     const name = FIELD_BYTES[field] as Buffer;
-    if (name.length !== length) continue;
-    let at = 0;
-    while (at < length && name[at] === bytes[start + at]) at++;
-    if (at === length) return field;
+    if (name.length === length && standsAt(name, bytes, start)) return field;
   }
   return -1;
 }
@@ -69,9 +66,16 @@ const PROMPT_KEYS = ["messages", "input"].map((name) => Buffer.from(name, "latin
 
 /** True for an unescaped key in bytes[start, end) whose member holds the prompt. */
 export function isPromptKey(bytes: Uint8Array, start: number, end: number): boolean {
-  return PROMPT_KEYS.some(
-    (name) => name.length === end - start && name.every((byte, at) => byte === bytes[start + at]),
-  );
+  for (const name of PROMPT_KEYS) {
+    if (name.length === end - start && standsAt(name, bytes, start)) return true;
+  }
+  return false;
+}
+
+function standsAt(name: Uint8Array, bytes: Uint8Array, start: number): boolean {
+  let at = 0;
+  while (at < name.length && name[at] === bytes[start + at]) at++;
+  return at === name.length;
 }
 
 /** Text of a JSON string from the bytes between its quotes, which the scanner has already validated. */

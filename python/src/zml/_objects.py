@@ -204,46 +204,52 @@ class Message(WireObject):
     tool_calls = _Optional(_list(ToolCall))
 
 
-class ChatChoice(WireObject):
+class _Choice(WireObject):
+    """What every choice has around what was generated."""
+
+    __slots__ = ()
+    index = _Required(_integer)
+    finish_reason = _Optional(as_text)
+    logprobs = _Optional(as_object)
+
+
+class ChatChoice(_Choice):
     """One of the answers to a chat."""
 
     __slots__ = ()
-    index = _Required(_integer)
     message = _Required(_one(Message))
-    finish_reason = _Optional(as_text)
-    logprobs = _Optional(as_object)
 
 
-class ChatChunkChoice(WireObject):
+class ChatChunkChoice(_Choice):
     """The next piece of one of the answers to a chat."""
 
     __slots__ = ()
-    index = _Required(_integer)
     delta = _Required(_one(Message))
-    finish_reason = _Optional(as_text)
-    logprobs = _Optional(as_object)
 
 
-class CompletionChoice(WireObject):
+class CompletionChoice(_Choice):
     """One of the answers to a prompt, or the next piece of it."""
 
     __slots__ = ()
-    index = _Required(_integer)
     text = _Required(as_text)
-    finish_reason = _Optional(as_text)
-    logprobs = _Optional(as_object)
 
 
-class ChatCompletion(Answer):
-    """The answer to ``infer(messages=…)``."""
+class _Generated(WireObject):
+    """What every answer and event of ``infer`` has around its choices."""
 
     __slots__ = ()
     id = _Required(as_text)
     object = _Required(as_text)
     created = _Required(_integer)
     model = _Required(as_text)
-    choices = _Required(_list(ChatChoice))
     usage = _Optional(_one(Usage))
+
+
+class ChatCompletion(Answer, _Generated):
+    """The answer to ``infer(messages=…)``."""
+
+    __slots__ = ()
+    choices = _Required(_list(ChatChoice))
     system_fingerprint = _Optional(as_text)
 
     @property
@@ -252,16 +258,11 @@ class ChatCompletion(Answer):
         return _content(_first_choice(self._data), "message")
 
 
-class Completion(Answer):
+class Completion(Answer, _Generated):
     """The answer to ``infer(prompt=…)``."""
 
     __slots__ = ()
-    id = _Required(as_text)
-    object = _Required(as_text)
-    created = _Required(_integer)
-    model = _Required(as_text)
     choices = _Required(_list(CompletionChoice))
-    usage = _Optional(_one(Usage))
     system_fingerprint = _Optional(as_text)
 
     @property
@@ -270,16 +271,11 @@ class Completion(Answer):
         return _text_member(_first_choice(self._data))
 
 
-class ChatCompletionChunk(WireObject):
+class ChatCompletionChunk(_Generated):
     """One event of ``infer(messages=…, stream=True)``."""
 
     __slots__ = ()
-    id = _Required(as_text)
-    object = _Required(as_text)
-    created = _Required(_integer)
-    model = _Required(as_text)
     choices = _Required(_list(ChatChunkChoice))
-    usage = _Optional(_one(Usage))
 
     @property
     def text(self) -> str:
@@ -287,16 +283,11 @@ class ChatCompletionChunk(WireObject):
         return delta_text(self._data)
 
 
-class CompletionChunk(WireObject):
+class CompletionChunk(_Generated):
     """One event of ``infer(prompt=…, stream=True)``."""
 
     __slots__ = ()
-    id = _Required(as_text)
-    object = _Required(as_text)
-    created = _Required(_integer)
-    model = _Required(as_text)
     choices = _Required(_list(CompletionChoice))
-    usage = _Optional(_one(Usage))
 
     @property
     def text(self) -> str:
@@ -346,14 +337,10 @@ class Model(WireObject):
     owned_by = _Optional(as_text)
 
 
-class ModelAnswer(Answer):
+class ModelAnswer(Answer, Model):
     """The answer to ``models.get``."""
 
     __slots__ = ()
-    id = _Required(as_text)
-    object = _Optional(as_text)
-    created = _Optional(_integer)
-    owned_by = _Optional(as_text)
 
 
 class ModelList(Answer):

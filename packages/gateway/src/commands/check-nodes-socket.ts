@@ -1,12 +1,12 @@
 /** The way to a node: name, connection, TLS, and how long it keeps an idle connection. */
 
 import { lookup } from "node:dns/promises";
-import { connect, isIP, type LookupFunction, type Socket } from "node:net";
-import { connect as connectTls, TLSSocket } from "node:tls";
+import { isIP, type Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { codeOf } from "../http1/error-code.ts";
 import { targetOf } from "../http1/node-connection.ts";
-import { type NodeTls, tlsOptions } from "../http1/open-socket.ts";
+import { type NodeTls, openSocket } from "../http1/open-socket.ts";
 
 /** Where to go. */
 export interface SocketTarget {
@@ -60,13 +60,9 @@ export async function reach({
   if (allowed.length === 0) return { isReached: false, stage: "name", code: "link_local" };
   let last: Reach = { isReached: false, stage: "connect", code: "timeout" };
   for (const { address } of allowed) {
-    const tried = await open(address, {
-      port,
-      tlsName: isTls ? (serverName ?? host) : null,
-      tls,
-      protocol,
-      deadline,
-    });
+    // link-local ones were left out above
+    const to = { host: address, port, isTls, serverName: serverName ?? host, allowsLinkLocal: true, tls };
+    const tried = await open(openSocket(to, protocol), isTls, deadline);
     if (!(tried instanceof Object && "stage" in tried)) {
       const isSecure = tried instanceof TLSSocket;
       const until = isSecure ? new Date(tried.getPeerCertificate().valid_to) : null;
@@ -85,24 +81,13 @@ export async function reach({
   return last;
 }
 
-/** An open socket, or why there is none. */
+/** The socket once it is open, or why it is not. */
 function open(
-  address: string,
-  {
-    port,
-    tlsName,
-    tls,
-    protocol,
-    deadline,
-  }: { port: number; tlsName: string | null; tls: NodeTls | null; protocol: string; deadline: AbortSignal },
+  socket: Socket,
+  isTls: boolean,
+  deadline: AbortSignal,
 ): Promise<Socket | { stage: "connect" | "tls"; code: string }> {
   const { promise, resolve } = Promise.withResolvers<Socket | { stage: "connect" | "tls"; code: string }>();
-  const secure = tlsName === null ? {} : tlsOptions({ host: tlsName, tls });
-  const socket =
-    tlsName === null
-      ? connect({ host: address, port })
-      : // `host` is what a certificate has to name
-        connectTls({ host: tlsName, port, ALPNProtocols: [protocol], ...secure, lookup: fixedLookup(address) });
   let stage: "connect" | "tls" = "connect";
   const fail = (code: string): void => {
     socket.destroy();
@@ -116,22 +101,13 @@ function open(
   };
   socket.once("connect", () => {
     stage = "tls";
-    if (tlsName === null) done();
+    if (!isTls) done();
   });
   socket.once("secureConnect", done);
   socket.once("close", () => fail("ECONNRESET"));
   socket.on("error", (error) => fail(codeOf(error)));
   if (deadline.aborted) onAbort();
   return promise;
-}
-
-/** The address that was looked up already. */
-function fixedLookup(address: string): LookupFunction {
-  return (_host, options, callback) => {
-    const family = isIP(address);
-    if (options.all === true) callback(null, [{ address, family }]);
-    else callback(null, address, family);
-  };
 }
 
 /** How a node treats an idle connection. */

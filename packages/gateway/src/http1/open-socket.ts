@@ -1,8 +1,9 @@
 /** Opens a socket to a node, clear or with TLS: the one place that knows which addresses and certificates a node may have. */
 
-import { connect, isIP, type Socket } from "node:net";
+import { connect, isIP, Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
-import { lookupAnyNode, lookupNode } from "./node-lookup.ts";
+import { whyNoNodeAddress } from "@zml/protocol/node-address";
+import { linkLocalError, lookupAnyNode, lookupNode } from "./node-lookup.ts";
 
 /** TLS of one node. PEM; null: not set. */
 export interface NodeTls {
@@ -35,10 +36,13 @@ const KEEP_ALIVE_PROBE_MS = 60_000;
 
 /**
  * @param protocol what is to be spoken, for ALPN.
- * @returns the socket, which connects; `secureConnect` with TLS, else `connect`, tells that it has.
+ * @returns the socket, which connects; `secureConnect` with TLS, else `connect`, tells that it has. To an address that
+ *   no node has nothing is sent: then it fails with `LINK_LOCAL`.
  */
 export function openSocket(target: SocketTarget, protocol: "http/1.1" | "h2"): Socket {
   const { host, port, isTls, allowsLinkLocal = false } = target;
+  // addresses that a name has are looked at as it is looked up
+  if (!allowsLinkLocal && whyNoNodeAddress(host) !== null) return new Socket().destroy(linkLocalError());
   const address = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS };
   const checked = { lookup: allowsLinkLocal ? lookupAnyNode : lookupNode };
   return isTls
@@ -47,7 +51,7 @@ export function openSocket(target: SocketTarget, protocol: "http/1.1" | "h2"): S
 }
 
 /** How TLS with a node is spoken: which authorities and name count, and who we are. */
-export function tlsOptions({
+function tlsOptions({
   host,
   serverName,
   tls,

@@ -19,17 +19,12 @@ import type { ReportedModel } from "../availability/adapters/adapter.ts";
 import type { NodeSpec } from "../availability/index.ts";
 import { type ConfigSecrets, NO_SECRETS } from "../config/resolve-secrets.ts";
 import type { WorkerKey, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
-import {
-  type CompiledDirectory,
-  compileDirectory,
-  EMPTY_DIRECTORY,
-  type PlacedModel,
-  type PlacedNode,
-} from "./compile-directory.ts";
+import { type CompiledDirectory, compileDirectory, EMPTY_DIRECTORY, type PlacedNode } from "./compile-directory.ts";
 import { directoryDelta } from "./directory-delta.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import { pollerNode } from "./poller-view.ts";
 import { PlacementRows, RowPool } from "./rows.ts";
+import { placedModels, servedNames } from "./served-models.ts";
 import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
 import { serverTls, workerKeys, workerNode } from "./worker-view.ts";
 
@@ -446,31 +441,7 @@ export class Fleet {
   }
 }
 
-/** The models that a node serves, with what each is an adapter of: as stated, else as the node told. */
-function placedModels({ config, reported, placements }: FleetNode): PlacedModel[] {
-  const isAnyAdapter = config.models?.some((model) => model.adapterOf !== null) ?? false;
-  if (!isAnyAdapter && !(reported?.some((model) => model.parent !== null) ?? false)) {
-    return Array.from(placements, ([name, placement]) => ({ name, placement, adapterOf: null }));
-  }
-  const stated = new Map(config.models?.map((model) => [model.name, model]));
-  const told = new Map(reported?.map((model) => [model.id, model.parent]));
-  const upstreamOf = (name: string) => stated.get(name)?.upstreamModel ?? name;
-  // a node tells its own names; several names of callers may stand for one of them, and the first will do
-  const names = new Map([...placements.keys()].reverse().map((name) => [upstreamOf(name), name]));
-  return Array.from(placements, ([name, placement]) => {
-    const parent = told.get(upstreamOf(name)) ?? null;
-    const ofNode = parent === null ? null : (names.get(parent) ?? parent);
-    return { name, placement, adapterOf: stated.get(name)?.adapterOf ?? ofNode };
-  });
-}
-
 /** The account is part of it: in-flight requests and figures of one account are not another's. */
 function identityKey({ id, url, account }: { id: string; url: string; account: string }): string {
   return JSON.stringify([account, url, id]);
-}
-
-/** What a node serves: what it declares, else what it last reported. */
-function servedNames({ config, reported }: FleetNode): string[] {
-  if (config.models !== null) return [...new Set(config.models.map(({ name }) => name))];
-  return [...new Set((reported ?? []).map(({ id }) => id))];
 }

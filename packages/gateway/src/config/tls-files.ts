@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import type { Config, ConfigIssue, ConfigPath, NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
 import { completeNodeTls } from "@zml/protocol";
+import type { ConfigSecrets } from "./resolve-secrets.ts";
 import { Secret } from "./secret.ts";
 
 /** TLS of the data port, read: PEM. */
@@ -15,16 +16,15 @@ export interface ServerTlsFiles {
   readonly clientCa: string | null;
 }
 
-/** True when the same files say the same. */
-export function areSameFiles(one: ReadonlyMap<string, Secret>, other: ReadonlyMap<string, Secret>): boolean {
-  if (one.size !== other.size) return false;
-  return [...one].every(([path, text]) => other.get(path)?.equals(text) === true);
+/** True when the certificate files of two readings say the same, so that a reload need not put them in force. */
+export function hasSameFiles(one: ConfigSecrets, other: ConfigSecrets): boolean {
+  return isSameTls(one.dataTls, other.dataTls) && areSameFiles(one.tlsFiles, other.tlsFiles);
 }
 
-/** True when nothing differs, so that a reload need not put it in force. */
-export function isSameTls(one: ServerTlsFiles | null, other: ServerTlsFiles | null): boolean {
-  if (one === null || other === null) return one === other;
-  return one.cert === other.cert && one.key.equals(other.key) && one.clientCa === other.clientCa;
+/** Files whose contents are part of the configuration, beside the file that names them. */
+export function namedFiles({ data: { tls } }: Config, { tlsFiles }: ConfigSecrets): string[] {
+  const own = tls === null ? [] : [tls.certFile, tls.keyFile, ...(tls.clientCaFile === null ? [] : [tls.clientCaFile])];
+  return [...own, ...tlsFiles.keys()];
 }
 
 export interface TlsFilesRead {
@@ -171,3 +171,13 @@ class PemReader {
 }
 
 const NONE: TlsFilesRead = { files: null, errors: [], warnings: [] };
+
+function areSameFiles(one: ReadonlyMap<string, Secret>, other: ReadonlyMap<string, Secret>): boolean {
+  if (one.size !== other.size) return false;
+  return [...one].every(([path, text]) => other.get(path)?.equals(text) === true);
+}
+
+function isSameTls(one: ServerTlsFiles | null, other: ServerTlsFiles | null): boolean {
+  if (one === null || other === null) return one === other;
+  return one.cert === other.cert && one.key.equals(other.key) && one.clientCa === other.clientCa;
+}

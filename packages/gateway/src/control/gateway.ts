@@ -18,7 +18,7 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
-import { areSameFiles, isSameTls } from "../config/tls-files.ts";
+import { hasSameFiles, namedFiles } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
@@ -37,6 +37,7 @@ import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
+import { workerCount } from "./worker-count.ts";
 import { workerKeys } from "./worker-view.ts";
 import { Workers } from "./workers.ts";
 
@@ -468,23 +469,4 @@ class RunningGateway implements Gateway {
     this.#setConfig();
     this.#commitSoon();
   }
-}
-
-function hasSameFiles(one: ConfigSecrets, other: ConfigSecrets): boolean {
-  return isSameTls(one.dataTls, other.dataTls) && areSameFiles(one.tlsFiles, other.tlsFiles);
-}
-
-/** Files whose contents are part of the configuration, beside the file that names them. */
-function namedFiles({ data: { tls } }: Config, { tlsFiles }: ConfigSecrets): string[] {
-  const own = tls === null ? [] : [tls.certFile, tls.keyFile, ...(tls.clientCaFile === null ? [] : [tls.clientCaFile])];
-  return [...own, ...tlsFiles.keys()];
-}
-
-/** Systems whose kernel spreads the connections of one port over several listeners. */
-const REUSE_PORT_PLATFORMS: readonly NodeJS.Platform[] = ["linux", "freebsd", "sunos", "aix"];
-
-function workerCount(wanted: number, log: GatewayLog): number {
-  if (wanted === 1 || REUSE_PORT_PLATFORMS.includes(process.platform)) return wanted;
-  log.warn({ wanted, platform: process.platform }, "this system can't share a port between threads: one worker runs");
-  return 1;
 }

@@ -6,9 +6,7 @@
 
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { loopWatch } from "./loop-watch.ts";
-import { LINK_LOCAL } from "./node-lookup.ts";
 import { type NodeTls, openSocket, type SocketTarget } from "./open-socket.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
@@ -156,11 +154,7 @@ export class NodeConnection implements ResponseHandler {
   }
 
   #open(request: NodeRequest): void {
-    const { host, isTls, connectMs, allowsLinkLocal = false } = this.#target;
-    if (!allowsLinkLocal && whyNoNodeAddress(host) !== null) {
-      this.#refuse();
-      return;
-    }
+    const { isTls, connectMs } = this.#target;
     const socket = openSocket(this.#target, "http/1.1");
     this.#socket = socket;
     this.#toSend = request;
@@ -183,16 +177,6 @@ export class NodeConnection implements ResponseHandler {
     socket.on("close", () => {
       clearTimeout(timer);
       this.#lost(socket, isOpen ? LOST : new ConnectError("ECONNRESET"));
-    });
-  }
-
-  /** An address that no node has: nothing is sent there. */
-  #refuse(): void {
-    const handler = this.#handler;
-    queueMicrotask(() => {
-      if (handler === null || handler !== this.#handler) return;
-      this.#handler = null;
-      handler.onError(new ConnectError(LINK_LOCAL));
     });
   }
 

@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
+import { NodeSession } from "../http2/node-session.ts";
 import { ConnectError, NodeConnection, targetOf } from "./node-connection.ts";
 import { lookupNode } from "./node-lookup.ts";
 
@@ -64,6 +65,19 @@ describe("connections to nodes", () => {
     assert.equal(await ask(t, "http://metadata.google.internal/"), "ZML_LINK_LOCAL");
     assert.equal(await ask(t, "https://metadata.google.internal/"), "ZML_LINK_LOCAL");
     assert.equal(lookups.callCount(), 2);
+  });
+
+  it("go there over HTTP/2 as little", async () => {
+    const limits = { maxStreams: 1, streamWindowBytes: 65_535, pingMs: 5000 };
+    const code = await new Promise((resolve) => {
+      new NodeSession(targetOf("https://169.254.169.254/", LIMITS), limits, {
+        onReady: () => resolve("ready"),
+        onRetired: () => resolve("retired"),
+        onRoom() {},
+        onConnectError: (_session, error) => resolve(error.code),
+      });
+    });
+    assert.equal(code, "ZML_LINK_LOCAL");
   });
 
   it("go to the other addresses of a name that has such ones too", async (t) => {

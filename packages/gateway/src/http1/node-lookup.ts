@@ -4,8 +4,13 @@ import type { LookupFunction } from "node:net";
 import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { sharedLookup } from "./shared-lookup.ts";
 
-/** Code of a connect that was refused since the name has only link-local and metadata addresses. */
+/** Code of a connect that was refused since the host is, or has only, link-local and metadata addresses. */
 export const LINK_LOCAL = "ZML_LINK_LOCAL";
+
+/** What such a connect fails with. */
+export function linkLocalError(): NodeJS.ErrnoException {
+  return Object.assign(new Error(LINK_LOCAL), { code: LINK_LOCAL });
+}
 
 /** As `dns.lookup`, for connects. Addresses that a node may have are given even where the name has others as well. */
 export const lookupNode = lookupWhere((address) => whyNoNodeAddress(address) === null);
@@ -22,7 +27,7 @@ function lookupWhere(isAllowed: (address: string) => boolean): LookupFunction {
       }
       const allowed = addresses.filter(({ address }) => isAllowed(address));
       const [first] = allowed;
-      if (first === undefined) callback(Object.assign(new Error(LINK_LOCAL), { code: LINK_LOCAL }), "", 0);
+      if (first === undefined) callback(linkLocalError(), "", 0);
       else if (options.all === true) callback(null, allowed);
       else callback(null, first.address, first.family);
     });

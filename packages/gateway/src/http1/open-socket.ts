@@ -51,11 +51,7 @@ export function openSocket(target: SocketTarget, protocol: "http/1.1" | "h2"): S
 }
 
 /** How TLS with a node is spoken: which authorities and name count, and who we are. */
-function tlsOptions({
-  host,
-  serverName,
-  tls,
-}: Pick<SocketTarget, "host" | "serverName" | "tls">): ConnectionOptions {
+function tlsOptions({ host, serverName, tls }: Pick<SocketTarget, "host" | "serverName" | "tls">): ConnectionOptions {
   const name = tls?.serverName ?? serverName ?? host;
   return {
     // TLS knows names of servers only, no addresses

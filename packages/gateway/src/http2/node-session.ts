@@ -8,7 +8,6 @@ import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from 
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { whyNoNodeAddress } from "@zml/protocol/node-address";
 import { loopWatch } from "../http1/loop-watch.ts";
 import {
   ConnectError,
@@ -17,7 +16,6 @@ import {
   type NodeExchangeHandler,
   type NodeRequest,
 } from "../http1/node-connection.ts";
-import { LINK_LOCAL } from "../http1/node-lookup.ts";
 import { openSocket } from "../http1/open-socket.ts";
 import { BadResponseError } from "../http1/response-parser.ts";
 import { http2 } from "./on-use.ts";
@@ -93,10 +91,6 @@ export class NodeSession {
     this.#target = target;
     this.#limits = limits;
     this.#owner = owner;
-    if (target.allowsLinkLocal !== true && whyNoNodeAddress(target.host) !== null) {
-      queueMicrotask(() => this.#connectFailed(new ConnectError(LINK_LOCAL)));
-      return;
-    }
     this.#open();
   }
 

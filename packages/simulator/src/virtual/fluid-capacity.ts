@@ -4,14 +4,14 @@
  */
 
 import type { FleetPlan, PlannedNode } from "./fleet-plan.ts";
-import { type RequestShape, workMs } from "./node-work.ts";
+import { type RequestShape, shapeOf, workMs } from "./node-work.ts";
 import type { RequestClass } from "./request-classes.ts";
 import type { Workload } from "./workload.ts";
 
 /** Requests per second. A class whose token target no family meets counts as one without a target: it has to be served. */
 export function fluidCapacityRps(plan: FleetPlan, classes: readonly RequestClass[], workload: Workload): number {
   const groups = plan.families.map((_, family) => plan.nodes.filter((node) => node.family === family));
-  const shapes = classes.map((_, klass) => shapeOf(workload, klass));
+  const shapes = classes.map((_, klass) => shapeOf(workload, (request) => workload.classes[request] === klass));
   const counted = shapes.reduce((sum, { requests }) => sum + requests, 0);
   // columns: the rate, then class × family; rows: one per class, then one per family
   const columns = 1 + classes.length * groups.length;
@@ -44,29 +44,6 @@ function worksOf(groups: readonly (readonly PlannedNode[])[], shape: RequestShap
     groups.map(([node]) => (node === undefined ? Number.POSITIVE_INFINITY : workMs(node.constants, shape, targetMs)));
   const within = works(tokenMs);
   return within.some(Number.isFinite) ? within : works(Number.NaN);
-}
-
-/** Mean lengths of the requests of a class. */
-function shapeOf(workload: Workload, klass: number): RequestShape & { readonly requests: number } {
-  let requests = 0;
-  let promptTokens = 0;
-  let squaredPromptTokens = 0;
-  let outputTokens = 0;
-  for (let request = 0; request < workload.count; request++) {
-    if (workload.classes[request] !== klass) continue;
-    const tokens = workload.promptTokens[request] as number;
-    requests += 1;
-    promptTokens += tokens;
-    squaredPromptTokens += tokens * tokens;
-    outputTokens += workload.outputTokens[request] as number;
-  }
-  const mean = (sum: number) => (requests === 0 ? 1 : sum / requests);
-  return {
-    requests,
-    promptTokens: mean(promptTokens),
-    squaredPromptTokens: mean(squaredPromptTokens),
-    outputTokens: mean(outputTokens),
-  };
 }
 
 /**

@@ -2,12 +2,39 @@
 
 import type { NodeConstants } from "../step-model.ts";
 import { MAX_SEQUENCES } from "./virtual-gateway.ts";
+import type { Workload } from "./workload.ts";
 
 /** Mean lengths of some requests. */
 export interface RequestShape {
   readonly promptTokens: number;
   readonly squaredPromptTokens: number;
   readonly outputTokens: number;
+}
+
+/** Mean lengths of the requests that `isMeant` picks by index, 1 where there are none; and how many they are. */
+export function shapeOf(
+  workload: Workload,
+  isMeant: (request: number) => boolean,
+): RequestShape & { readonly requests: number } {
+  let requests = 0;
+  let promptTokens = 0;
+  let squaredPromptTokens = 0;
+  let outputTokens = 0;
+  for (let request = 0; request < workload.count; request++) {
+    if (!isMeant(request)) continue;
+    const tokens = workload.promptTokens[request] as number;
+    requests += 1;
+    promptTokens += tokens;
+    squaredPromptTokens += tokens * tokens;
+    outputTokens += workload.outputTokens[request] as number;
+  }
+  const mean = (sum: number) => (requests === 0 ? 1 : sum / requests);
+  return {
+    requests,
+    promptTokens: mean(promptTokens),
+    squaredPromptTokens: mean(squaredPromptTokens),
+    outputTokens: mean(outputTokens),
+  };
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The offline half of MEL: which family takes which lengths, for the mean rate of a workload (after Mélange). */
 
 import type { FleetPlan } from "./fleet-plan.ts";
-import { workMs } from "./node-work.ts";
+import { shapeOf, workMs } from "./node-work.ts";
 import type { RequestClass } from "./request-classes.ts";
 import type { BucketPlan } from "./routers/scripted.ts";
 import type { Workload } from "./workload.ts";
@@ -60,23 +60,9 @@ function tightness(target: RequestClass | undefined): number {
 function bucketOf(workload: Workload, members: readonly number[], bucket: number) {
   const from = bucket === 0 ? 0 : (BOUNDS[bucket - 1] as number);
   const to = BOUNDS[bucket] as number;
-  let requests = 0;
-  let prompt = 0;
-  let squared = 0;
-  let output = 0;
-  for (let request = 0; request < workload.count; request++) {
+  const shape = shapeOf(workload, (request) => {
     const tokens = workload.promptTokens[request] as number;
-    if (!members.includes(workload.classes[request] as number) || tokens <= from || tokens > to) continue;
-    requests += 1;
-    prompt += tokens;
-    squared += tokens * tokens;
-    output += workload.outputTokens[request] as number;
-  }
-  const mean = (sum: number) => (requests === 0 ? 1 : sum / requests);
-  return {
-    rps: (requests / workload.durationMs) * 1000,
-    promptTokens: mean(prompt),
-    squaredPromptTokens: mean(squared),
-    outputTokens: mean(output),
-  };
+    return members.includes(workload.classes[request] as number) && tokens > from && tokens <= to;
+  });
+  return { ...shape, rps: (shape.requests / workload.durationMs) * 1000 };
 }

@@ -1,8 +1,10 @@
 /** What a check found, judged point by point, with what to do about it. Pure. */
 
+import { DEFAULT_MAX_IN_FLIGHT } from "@zml/engine";
 import type { NodeConfig } from "@zml/protocol";
 import { defaultMaxInFlight } from "../availability/adapters/adapter.ts";
 import { isOk } from "../availability/adapters/poll-answers.ts";
+import { known } from "../control/node-truth.ts";
 import { ENGINE_ADVICE } from "./check-nodes-advice.ts";
 import { type Findings, type Point, point } from "./check-nodes-findings.ts";
 import { modelPoints } from "./check-nodes-models.ts";
@@ -195,7 +197,12 @@ function limitPoint({ maxInFlight: stated }: NodeConfig, { engine, reading }: Po
   if (stated !== null) return point("limit", "green", `max_in_flight ${stated}, as stated${runs}`);
   if (!Number.isNaN(known)) return point("limit", "green", `max_in_flight ${known}, from the engine${runs}`);
   const advice = `set max_in_flight${engine === null ? "" : ` ${ENGINE_ADVICE[engine].limit}`}`;
-  return point("limit", "yellow", "the engine does not tell its limit, and 256 is assumed", advice);
+  return point(
+    "limit",
+    "yellow",
+    `the engine does not tell its limit, and ${DEFAULT_MAX_IN_FLIGHT} is assumed`,
+    advice,
+  );
 }
 
 function metricsPoint({ metricsUrl }: NodeConfig, { engine, adapter, reading, result }: Polled): Point {
@@ -281,8 +288,4 @@ function pricePoint({ usdPerGpuHour, priceKey, gpus }: NodeConfig): Point {
     "no price is stated: policies that look at cost can't compare it",
     "set cost.usd_per_gpu_hour, or cost.price for a feed",
   );
-}
-
-function known(value: number): number | null {
-  return Number.isNaN(value) ? null : value;
 }

@@ -1,5 +1,6 @@
 /** Judgements as text and JSON, without a secret in them. Pure. */
 
+import { known } from "../control/node-truth.ts";
 import type { Findings, Level, Point } from "./check-nodes-findings.ts";
 import { POINTS } from "./check-nodes-findings.ts";
 import { counted } from "./nodes-words.ts";
@@ -98,8 +99,4 @@ export function checkJson(all: readonly CheckedNode[], exitCode: number): object
 /** Without path and query, which may hold a key. */
 function addressOf(url: string): string {
   return new URL(url).origin;
-}
-
-function known(value: number): number | null {
-  return Number.isFinite(value) ? value : null;
 }

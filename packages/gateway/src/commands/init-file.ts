@@ -1,5 +1,6 @@
 /** The text of a configuration file for nodes that were found. Pure. */
 
+import { DEFAULT_MAX_IN_FLIGHT } from "@zml/engine";
 import type { EngineName } from "@zml/protocol";
 import { PLACEHOLDER_FAMILY } from "@zml/protocol";
 import { defaultMaxInFlight } from "../availability/adapters/adapter.ts";
@@ -72,7 +73,7 @@ function nodeLines({ id, url, family, engine, reading }: ProbedNode, keyEnv: str
   lines.push(...modelLines(models ?? []));
   if (Number.isNaN(limit)) {
     lines.push(
-      `    # max_in_flight: 256           # it does not tell its limit: set this ${ENGINE_ADVICE[engine ?? "custom"].limit}`,
+      `    # max_in_flight: ${DEFAULT_MAX_IN_FLIGHT}           # it does not tell its limit: set this ${ENGINE_ADVICE[engine ?? "custom"].limit}`,
     );
   } else {
     const runs = Number.isNaN(concurrencyLimit) ? "" : `, of which it runs ${concurrencyLimit} at once`;

@@ -1,7 +1,7 @@
 /** `zml init`: asks nodes what they are, and writes a configuration file that serves them. */
 
 import { randomUUID } from "node:crypto";
-import { open, rename, rm } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import {
   completeConfig,
   completeNode,
@@ -156,23 +156,9 @@ async function probe(
 async function write(path: string, text: string, force: boolean): Promise<string | null> {
   const beside = `${path}.${randomUUID()}.new`;
   try {
-    if (!force) {
-      // "wx" fails where something is, and never writes through a link
-      const file = await open(path, "wx");
-      try {
-        await file.writeFile(text);
-      } finally {
-        await file.close();
-      }
-      return null;
-    }
-    const file = await open(beside, "wx");
-    try {
-      await file.writeFile(text);
-    } finally {
-      await file.close();
-    }
-    await rename(beside, path);
+    // "wx" fails where something is, and never writes through a link
+    await writeFile(force ? beside : path, text, { flag: "wx" });
+    if (force) await rename(beside, path);
     return null;
   } catch (error) {
     if (force) await rm(beside, { force: true });

@@ -4,8 +4,9 @@ import { simpleEstimator } from "./cost/estimate.ts";
 import { tickOf } from "./deadline.ts";
 import { type Decider, decide } from "./decide.ts";
 import { createDecision } from "./decision.ts";
+import { releaseBooking } from "./dispatch/booking.ts";
 import { REASONS } from "./reasons.ts";
-import { buildFleet, type Fleet } from "./testing/fleet.ts";
+import { buildFleet, type Fleet, outstanding } from "./testing/fleet.ts";
 
 /** A decider whose estimates let another worker act between the query and the booking, so many times. */
 function interrupted(fleet: Fleet, times: number, act: () => void): Decider {
@@ -78,4 +79,18 @@ test("a node that began to drain while the decision was made is not booked", () 
     fleet.table.isDraining[0] = 1;
   });
   assert.equal(decide(decider, fleet.request(), 1000, 0, createDecision())?.row, 1);
+});
+
+test("a place taken while the count is one too low, as when a dead worker's share is taken out, is a booking", () => {
+  const fleet = buildFleet({ nodes: [{ family: "A" }], workers: 2 });
+  const { table } = fleet;
+  Atomics.sub(table.total.inFlight, 0, 1);
+  const decision = createDecision();
+  const booking = decide(fleet.decider(), fleet.request(), 1000, 0, decision);
+  assert.ok(booking !== null, "the place that was taken has to be given back by somebody");
+  assert.equal(decision.depth, 0);
+  assert.equal(decision.bookingRaces, 0);
+  releaseBooking(table, 0, booking);
+  Atomics.add(table.total.inFlight, 0, 1);
+  assert.deepEqual(outstanding(table), {});
 });

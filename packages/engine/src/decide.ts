@@ -29,7 +29,7 @@ import {
 } from "./dispatch/booking.ts";
 import { type TrialPlace, takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
-import { othersOn } from "./load.ts";
+import { depthWith } from "./load.ts";
 import type { RouteRequest } from "./route-request.ts";
 
 export { admit } from "./admission/admit.ts";
@@ -128,7 +128,7 @@ function book(
   const place = { row, placement, endpoint: request.endpoint };
   const depthMax = tries < BOOKING_TRIES_MAX ? decision.depth : Number.POSITIVE_INFINITY;
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax, trial: decision.trial });
-  if (depth < 0) return null;
+  if (depth === null) return null;
   decision.depth = depth;
   return completeBooking(table, worker, row, vectorOf(request));
 }
@@ -151,28 +151,28 @@ export function bookAgain(
   const place = { row, placement, endpoint: request.endpoint };
   const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false, contextFloor: 0 };
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax: Number.POSITIVE_INFINITY, trial });
-  return depth < 0 ? null : completeBooking(decider.table, decider.worker, row, vectorOf(request));
+  return depth === null ? null : completeBooking(decider.table, decider.worker, row, vectorOf(request));
 }
 
 /**
  * Takes a place and the trial leases that it needs. Asks once more about this one row, so that a cooldown or drain that
  * began since the node was found is not passed over.
  *
- * @returns depth before this request; -1, with nothing taken, when the node does not take it or is deeper than allowed.
+ * @returns depth before this request; null, with nothing taken, when the node does not take it or is deeper than allowed.
  */
 function takeCheckedPlace(
   { table, worker }: Decider,
   request: RouteRequest,
   place: TrialPlace,
   { context, depthMax, trial }: { context: AvailabilityContext; depthMax: number; trial: TrialLeases },
-): number {
+): number | null {
   const { row, placement } = place;
-  const depth = othersOn(table, row) + takePlace(table, worker, row);
+  const depth = depthWith(table, row, takePlace(table, worker, row));
   const isOut = exclusionOf(table, request, context, row, placement, depth) !== CANDIDATE;
   if (depth <= depthMax && !isOut && takeTrials(table, place, trial, context.nowTick)) return depth;
   undoPlace(table, worker, row);
   announceRoom(table);
-  return -1;
+  return null;
 }
 
 function vectorOf(request: RouteRequest): BookingVector {

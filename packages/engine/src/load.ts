@@ -23,11 +23,16 @@ export function foreignLoad(scrape: {
 
 /** Depth now, requests: foreign + own + other gateways'. An unknown foreign load counts as 0. */
 export function depthOf(table: FleetTable, row: number): number {
-  return othersOn(table, row) + (table.total.inFlight[row] ?? 0);
+  return depthWith(table, row, table.total.inFlight[row] ?? 0);
+}
+
+/** Depth with a count of our own that was read before. While a dead worker's share is taken out, it may be below 0. */
+export function depthWith(table: FleetTable, row: number, inFlight: number): number {
+  return Math.max(0, othersOn(table, row) + inFlight);
 }
 
 /** The part of the depth that is not ours, requests. */
-export function othersOn(table: FleetTable, row: number): number {
+function othersOn(table: FleetTable, row: number): number {
   return orZero(table.foreign[row]) + (table.elsewhere[row] ?? 0);
 }
 

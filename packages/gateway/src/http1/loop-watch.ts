@@ -44,3 +44,17 @@ class LoopWatch {
 
 /** Of this thread. */
 export const loopWatch = new LoopWatch();
+
+/** Beside two round trips, what both ends need to notice a closed connection, ms. */
+const NOTICE_MARGIN_MS = 20;
+
+/** A connect that took longer (a lost packet, a slow accept) says nothing more about the round trip. */
+const NOTICE_MS_MAX = 1000;
+
+/**
+ * Asked while the loss of a connection is handled: whether it may have come as soon after the request as the network
+ * allows, so that the node had closed before. Times are `performance.now()`; `use` must have been called at `sentAtMs`.
+ */
+export function isLostAtOnce(sentAtMs: number, roundTripMs: number): boolean {
+  return loopWatch.lookedAtMs - sentAtMs <= Math.min(2 * roundTripMs + NOTICE_MARGIN_MS, NOTICE_MS_MAX);
+}

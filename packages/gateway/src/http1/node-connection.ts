@@ -6,7 +6,7 @@
 
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { loopWatch } from "./loop-watch.ts";
+import { isLostAtOnce, loopWatch } from "./loop-watch.ts";
 import { type NodeTls, openSocket, type SocketTarget } from "./open-socket.ts";
 import { BadResponseError, type ResponseHandler, type ResponseHeaders, ResponseParser } from "./response-parser.ts";
 
@@ -102,8 +102,7 @@ export class NodeConnection implements ResponseHandler {
    */
   get wasStale(): boolean {
     if (!this.#tellsStale || this.#answers === 0 || this.#hasBytes) return false;
-    const noticedMs = Math.min(2 * this.#connectTookMs + STALE_MARGIN_MS, STALE_MS_MAX);
-    return loopWatch.lookedAtMs - this.#sentAtMs <= noticedMs;
+    return isLostAtOnce(this.#sentAtMs, this.#connectTookMs);
   }
 
   /** How long the node keeps an idle connection, with a margin, ms; NaN: it does not say. */
@@ -304,12 +303,6 @@ export function targetOf(
     ...limits,
   };
 }
-
-/** Beside two round trips, what both ends need to notice a closed connection, ms. */
-const STALE_MARGIN_MS = 20;
-
-/** A connect that took longer (a lost packet, a slow accept) says nothing more about the round trip. */
-const STALE_MS_MAX = 1000;
 
 /** Requests up to this size are sent as one write. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;

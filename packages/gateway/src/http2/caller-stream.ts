@@ -2,10 +2,8 @@
 
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { CallerLink, CallerRequest, CallerResponse } from "../caller.ts";
+import { CONNECTION_FIELDS } from "./connection-fields.ts";
 import { http2 } from "./on-use.ts";
-
-/** Fields that HTTP/2 has no place for (RFC 9113, 8.2.2). */
-const CONNECTION_FIELDS: ReadonlySet<string> = new Set(["connection", "keep-alive", "transfer-encoding", "upgrade"]);
 
 /** HTTP/1.1 lets a node's status be anything of three digits; `node:http2` throws at what has no class. */
 const STATUS_MAX = 599;

@@ -8,7 +8,7 @@ import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from 
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { loopWatch } from "../http1/loop-watch.ts";
+import { isLostAtOnce, loopWatch } from "../http1/loop-watch.ts";
 import {
   ConnectError,
   type ConnectionTarget,
@@ -18,6 +18,7 @@ import {
 } from "../http1/node-connection.ts";
 import { openSocket } from "../http1/open-socket.ts";
 import { BadResponseError } from "../http1/response-parser.ts";
+import { CONNECTION_FIELDS } from "./connection-fields.ts";
 import { http2 } from "./on-use.ts";
 
 /** Limits of a session. */
@@ -43,15 +44,8 @@ const SESSION_WINDOW_BYTES = 2 ** 24;
 const RESET_BURST = 500;
 const RESETS_PER_SECOND = 30;
 
-/** Beside two round trips, what both ends need to notice a closed connection, ms; as in `node-connection.ts`. */
-const STALE_MARGIN_MS = 20;
-const STALE_MS_MAX = 1000;
-
 /** A node that speaks no HTTP/2, where it was to choose. */
 const NO_HTTP2 = "ZML_NO_HTTP2";
-
-/** Fields that HTTP/2 has no place for (RFC 9113, 8.2.2). */
-const CONNECTION_FIELDS: ReadonlySet<string> = new Set(["connection", "keep-alive", "transfer-encoding", "upgrade"]);
 
 /** What a session tells its pool. */
 export interface SessionOwner {
@@ -96,10 +90,6 @@ export class NodeSession {
 
   get isConnecting(): boolean {
     return this.#state === "connecting";
-  }
-
-  get isRetired(): boolean {
-    return this.#state === "retired";
   }
 
   get streamCount(): number {
@@ -289,8 +279,7 @@ export class NodeStream {
   /** As `NodeConnection.wasStale`: the node had closed the connection before the request came. */
   get wasStale(): boolean {
     if (this.#session.answers === 0 || this.#session.bytesRead !== this.#bytesAtSend) return false;
-    const noticedMs = Math.min(2 * this.#session.roundTripMs + STALE_MARGIN_MS, STALE_MS_MAX);
-    return loopWatch.lookedAtMs - this.#sentAtMs <= noticedMs;
+    return isLostAtOnce(this.#sentAtMs, this.#session.roundTripMs);
   }
 
   send({ method, path, headers, body }: NodeRequest, handler: NodeExchangeHandler): void {

@@ -237,13 +237,17 @@ class Simulation {
   }
 
   #arrive(request: number): void {
-    const { promptTokens, session, blocks, classes } = this.#workload;
     this.#records.arrivedAtMs[request] = this.#nowMs;
-    const gateway = this.#gatewayOf(request);
-    this.#admitted[request] = gateway.admit(
+    this.#ask(request);
+  }
+
+  /** A caller's request, with what it has of the answer as a part of the prompt. */
+  #ask(request: number): void {
+    const { promptTokens, session, blocks, classes } = this.#workload;
+    this.#admitted[request] = this.#gatewayOf(request).admit(
       {
         index: request,
-        promptTokens: promptTokens[request] as number,
+        promptTokens: (promptTokens[request] as number) + (this.#delivered[request] as number),
         session: session[request] as number,
         blocks: blocks[request] ?? null,
         klass: classes[request] as number,
@@ -350,24 +354,13 @@ class Simulation {
       return;
     }
     // the caller sees a broken stream, and asks again with what it has (§2.5)
-    const { promptTokens, blocks, session, classes, outputTokens } = this.#workload;
-    if ((this.#delivered[request] as number) >= (outputTokens[request] as number)) {
+    if ((this.#delivered[request] as number) >= (this.#workload.outputTokens[request] as number)) {
       // all of it came, and only the end of the stream was lost
       this.#records.node[request] = slot.dispatched.row;
       this.#finish(request, SERVED);
       return;
     }
-    this.#admitted[request] = slot.gateway.admit(
-      {
-        index: request,
-        promptTokens: (promptTokens[request] as number) + (this.#delivered[request] as number),
-        session: session[request] as number,
-        blocks: blocks[request] ?? null,
-        klass: classes[request] as number,
-      },
-      this.#nowMs,
-    );
-    this.#dispatch(request);
+    this.#ask(request);
   }
 
   #endAttempt(slot: Slot, end: AttemptEnd, outputTokens: number) {

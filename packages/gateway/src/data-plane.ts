@@ -19,6 +19,7 @@ import { SharedByteBudget } from "./admission/shared-byte-budget.ts";
 import { adapterFor } from "./availability/adapters/index.ts";
 import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
+import { ConnectionCounts } from "./connection-counts.ts";
 import { Deadlines } from "./deadlines.ts";
 import { encodeDecisionId } from "./decision-id.ts";
 import { DenseSet } from "./dense-set.ts";
@@ -46,6 +47,8 @@ export class DataPlane {
   readonly parked: ParkedWaiters;
   readonly bodyBudget: SharedByteBudget;
   readonly samples: OutcomeSamples;
+  /** Open connections of callers, all workers. */
+  readonly connections: ConnectionCounts;
   readonly log: Log;
   settings: WorkerSettings;
   /** Record of the last decision; -1: none yet. Valid as long as `decision`. */
@@ -66,6 +69,7 @@ export class DataPlane {
     ring: EvidenceRing;
     clock: Clock;
     samples: OutcomeSamples;
+    connections: SharedArrayBuffer;
     log: Log;
     settings: WorkerSettings;
     seed: number;
@@ -76,6 +80,7 @@ export class DataPlane {
     this.ring = options.ring;
     this.clock = options.clock;
     this.samples = options.samples;
+    this.connections = new ConnectionCounts(options.connections, worker);
     this.log = options.log;
     this.settings = settings;
     this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator };

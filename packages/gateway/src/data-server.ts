@@ -14,6 +14,7 @@ import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";
 import type { CallerRequest, CallerResponse } from "./caller.ts";
+import { ConnectionGate } from "./connection-gate.ts";
 import { allowOrigin } from "./cross-origin.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
@@ -32,6 +33,7 @@ export class DataServer {
   readonly #plane: DataPlane;
   readonly #server: Server | TlsServer;
   readonly #sessions: CallerSessions;
+  readonly #gate: ConnectionGate;
   readonly #running = new DenseSet<Exchange>();
   #tls: ServerTls | null;
   #onIdle: (() => void) | null = null;
@@ -58,6 +60,8 @@ export class DataServer {
       onCall: (call) => this.#serveStream(call),
     });
     this.#server = tls === null ? createServer(options) : this.#createTlsServer(options, tls, data.headMs);
+    this.#gate = new ConnectionGate(plane.connections, plane.log, data);
+    this.#limitConnections();
     this.#server.on("request", (request, response) => this.#serveMessage(request, response, NOTHING));
     this.#server.on("checkContinue", (request, response) => {
       this.#serveMessage(request, response, () => response.writeContinue());
@@ -72,6 +76,7 @@ export class DataServer {
     this.#server.headersTimeout = data.headMs;
     this.#server.keepAliveTimeout = data.keepAliveMs;
     this.#sessions.applySettings();
+    this.#gate.setLimits(data);
     if (tls === null || tls === this.#tls || !("setSecureContext" in this.#server)) return;
     this.#tls = tls;
     // connections that are open keep the certificate that they began with
@@ -117,6 +122,16 @@ export class DataServer {
     this.#server.closeAllConnections();
     this.#sessions.destroy();
     return interrupted;
+  }
+
+  /** What the server does with an accepted connection begins only for those that are let in. */
+  #limitConnections(): void {
+    const begin = this.#server.listeners("connection");
+    this.#server.removeAllListeners("connection");
+    this.#server.on("connection", (socket: Socket) => {
+      if (!this.#gate.admit(socket)) return;
+      for (const listener of begin) listener.call(this.#server, socket);
+    });
   }
 
   #createTlsServer(options: ServerOptions, tls: ServerTls, handshakeTimeout: number): TlsServer {
@@ -287,7 +302,10 @@ export class DataServer {
 
   #onClientError(error: ParserError, socket: Duplex): void {
     if (error.code === PREFACE_ERROR && socket.writable && socket instanceof Socket && !(socket instanceof TLSSocket)) {
-      if (takeOver(socket, error)) return this.#sessions.accept(socket);
+      if (takeOver(socket, error)) {
+        this.#gate.watch(socket);
+        return this.#sessions.accept(socket);
+      }
     }
     this.#refuseConnection(error, socket);
   }

@@ -19,6 +19,8 @@ export interface WorkerStart {
   fleetTable: SharedArrayBuffer;
   evidenceRing: SharedArrayBuffer;
   evidenceRecords: number;
+  /** Open connections of callers (`connection-counts.ts`). */
+  connections: SharedArrayBuffer;
   /** Engine clock: milliseconds of the machine's monotonic clock at which it reads 0. */
   clockOriginMs: number;
   /** Seed of the worker's draws. */
@@ -75,7 +77,7 @@ export interface ServerTls {
 /** Numbers and switches of the data plane. A running request keeps those it started with. */
 export interface WorkerSettings {
   /** Limits of the data port. */
-  data: Pick<Config["data"], "headMs" | "bodyMs" | "keepAliveMs" | "corsOrigins" | "http2">;
+  data: Omit<Config["data"], "listen" | "allowUnauthenticated" | "tls">;
   /** TLS of the data port; null: clear text. */
   tls: ServerTls | null;
   limits: LimitsConfig;

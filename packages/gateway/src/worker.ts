@@ -60,6 +60,7 @@ function createPlane(settings: WorkerSettings): DataPlane {
     ring: attachEvidenceRing(start.evidenceRing, start.evidenceRecords),
     clock: createClock(start.clockOriginMs),
     samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
+    connections: start.connections,
     log: (level, text, fields) => send({ kind: "log", level, message: text, fields }),
     settings,
     seed: start.seed,

@@ -15,6 +15,7 @@ import {
 } from "@zml/engine";
 import { type Config, completeConfig, configFileSchema } from "@zml/protocol";
 import { createClock, monotonicMs } from "../src/clock.ts";
+import { createConnectionCounts } from "../src/connection-counts.ts";
 import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
@@ -89,6 +90,7 @@ export async function startPlane(
     ring,
     clock: createClock(monotonicMs() - 1000),
     samples: new OutcomeSamples((values) => samples.push(values)),
+    connections: createConnectionCounts(1, Math.random),
     log: (level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
     settings: {
       data: config.data,

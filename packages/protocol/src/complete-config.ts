@@ -109,6 +109,11 @@ export interface DataPortConfig extends PortConfig {
   readonly keepAliveMs: number;
   /** Origins whose pages may read answers; `*` is any. */
   readonly corsOrigins: readonly string[];
+  /** Open connections of callers, in all and of one address. */
+  readonly maxConnections: number;
+  readonly maxConnectionsPerAddress: number;
+  /** Addresses and networks without a limit of their own. */
+  readonly trustedProxies: readonly string[];
   /** `null`: clear text. */
   readonly tls: ServerTlsConfig | null;
   readonly http2: Http2Config;
@@ -170,6 +175,9 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
       bodyMs: file.data.body_ms,
       keepAliveMs: file.data.keep_alive_ms,
       corsOrigins: file.data.cors_origins,
+      maxConnections: file.data.max_connections,
+      maxConnectionsPerAddress: file.data.max_connections_per_address,
+      trustedProxies: file.data.trusted_proxies,
       tls: file.data.tls === undefined ? null : completeServerTls(file.data.tls),
       http2: camelize(file.data.http2),
     },

@@ -224,6 +224,21 @@ export function pageOrigin() {
   });
 }
 
+/** An address, or a network in CIDR notation. */
+export function network() {
+  const expected = "expected an address or a network such as 10.0.0.0/8";
+  return z
+    .string({ error: (issue) => `${expected}, got ${shown(issue.input)}` })
+    .refine(isNetwork, { error: ({ input }) => `${expected}, got ${shown(input)}` });
+}
+
+const IP = z.union([z.ipv4(), z.ipv6()]);
+const CIDR = z.union([z.cidrv4(), z.cidrv6()]);
+
+function isNetwork(value: string): boolean {
+  return (value.includes("/") ? CIDR : IP).safeParse(value).success;
+}
+
 function isPageOrigin(value: string): boolean {
   if (value === "*") return true;
   if (!URL.canParse(value)) return false;

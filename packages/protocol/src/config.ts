@@ -55,6 +55,21 @@ export const dataSchema = z
         .max(1000, { error: "expected at most 1000 origins" })
         .default([])
         .describe('Origins whose pages may call from a browser; "*" is any.'),
+      max_connections: field
+        .count({ min: 1, max: 1_000_000 })
+        // an idle one takes some 10 KiB: a third of a GB
+        .default(32_768)
+        .describe("Open connections of callers, all workers. One more is closed as it is accepted."),
+      max_connections_per_address: field
+        .count({ min: 1, max: 1_000_000 })
+        // more than one client library or load balancer opens; it takes eight addresses to fill the port
+        .default(4096)
+        .describe("The same for one address: of IPv6, for all that begin with the same 64 bits."),
+      trusted_proxies: z
+        .array(field.network(), field.list)
+        .max(1000, { error: "expected at most 1000 networks" })
+        .default(["127.0.0.0/8", "::1"])
+        .describe("Addresses and networks behind which many callers stand: max_connections alone holds for them."),
       tls: serverTlsSchema.optional(),
       http2: http2Schema,
     },

@@ -382,10 +382,10 @@ export class Fleet {
     if (removeNodes.length > 0) change.removeNodes = removeNodes;
 
     const { data, limits, timeouts, failover, workers } = config;
-    const { headMs, bodyMs, keepAliveMs, corsOrigins, http2 } = data;
+    const { listen: _, allowUnauthenticated: __, tls, ...portLimits } = data;
     const settings: WorkerSettings = {
-      data: { headMs, bodyMs, keepAliveMs, corsOrigins, http2 },
-      tls: serverTls(data.tls, this.#secrets),
+      data: portLimits,
+      tls: serverTls(tls, this.#secrets),
       limits,
       timeouts,
       failover,

@@ -6,6 +6,7 @@
 import { Worker } from "node:worker_threads";
 import { announceRoom, type EvidenceRing, type FleetTable, removeWorkerShare } from "@zml/engine";
 import { formatListen, type ListenAddress } from "@zml/protocol";
+import { createConnectionCounts, forgetConnections } from "../connection-counts.ts";
 import type { FromWorker, ToWorker, WorkerStart, WorkerUpdate } from "../thread-messages.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import { StartError } from "./start-error.ts";
@@ -66,6 +67,7 @@ export class Workers {
   readonly #options: WorkersOptions;
   readonly #slots: Slot[];
   readonly #waiters = new Set<() => void>();
+  readonly #connections: SharedArrayBuffer;
   #address: ListenAddress | null = null;
   #isStopping = false;
   /** From then on a worker that dies is started again; before, its death ends the start. */
@@ -74,6 +76,7 @@ export class Workers {
 
   constructor(options: WorkersOptions) {
     this.#options = options;
+    this.#connections = createConnectionCounts(options.rings.length, Math.random);
     this.#slots = options.rings.map((_, index) => ({
       index,
       worker: null,
@@ -200,6 +203,7 @@ export class Workers {
       fleetTable: table.buffer,
       evidenceRing: ring.buffer,
       evidenceRecords: ring.records,
+      connections: this.#connections,
       clockOriginMs,
       seed: seed + slot.index,
     };
@@ -277,6 +281,7 @@ export class Workers {
     slot.worker = null;
     slot.isListening = false;
     removeWorkerShare(table, slot.index);
+    forgetConnections(this.#connections, slot.index);
     announceRoom(table);
     this.#options.onAck?.();
     if (!this.#isStopping && !this.#isStarted)

@@ -51,10 +51,7 @@ export const FIELD_CASES: Readonly<Record<string, readonly [claim: string, note?
   G06: ["large heads have stated limits on both sides, and a node's large head is not its failure"],
   G08: ["an ambiguous request never becomes a second one at a node"],
   G09: ["an answer that comes before the upload has ended can be read every time"],
-  G10: [
-    "slow and idle connections end on time, and slow nobody down",
-    { open: "no limit of connections for each address of a caller" },
-  ],
+  G10: ["slow and idle connections end on time, slow nobody down, and one address cannot take all of them"],
   H01: ["a request starts beside an open stream"],
   H03: ["a refused stream is tried again"],
   I01: ["the size limit of bodies fits images, counts bytes read and answers in JSON"],

@@ -141,3 +141,30 @@ export const TRANSPORT_FAULTS = [
   "head_too_large",
 ] as const;
 export type TransportFault = (typeof TRANSPORT_FAULTS)[number];
+
+/** How a request of the data port ended (docs/life-of-a-request.md, ways out). */
+export const ENDINGS = [
+  /** The caller has the node's answer. */
+  "delivered",
+  /** Refused before routing: see `error.code`. */
+  "refused",
+  /** Every node of the chain lacks something that it needs. */
+  "incapable",
+  /** No node had room, or none was healthy. */
+  "saturated",
+  /** It waited for room, or wanted to, in vain. */
+  "parked_in_vain",
+  /** Nothing more was tried after failures. */
+  "given_up",
+  /** The answer broke after it had begun. */
+  "interrupted",
+  /** `timeouts.total_ms` passed. */
+  "over_time",
+  /** The caller left. */
+  "cancelled",
+  /** The gateway stopped. */
+  "drained",
+  /** A fault of the gateway's own. */
+  "internal_error",
+] as const;
+export type Ending = (typeof ENDINGS)[number];

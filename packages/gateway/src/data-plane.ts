@@ -25,6 +25,7 @@ import { encodeDecisionId } from "./decision-id.ts";
 import { DenseSet } from "./dense-set.ts";
 import { type RunningAttempt, Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
+import type { RequestSamples } from "./telemetry/request-samples.ts";
 import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
 
 /** What an operator should know of, from a worker. */
@@ -49,6 +50,7 @@ export class DataPlane {
   readonly samples: OutcomeSamples;
   /** Open connections of callers, all workers. */
   readonly connections: ConnectionCounts;
+  readonly requests: RequestSamples;
   readonly log: Log;
   settings: WorkerSettings;
   /** Record of the last decision; -1: none yet. Valid as long as `decision`. */
@@ -70,6 +72,7 @@ export class DataPlane {
     clock: Clock;
     samples: OutcomeSamples;
     connections: SharedArrayBuffer;
+    requests: RequestSamples;
     log: Log;
     settings: WorkerSettings;
     seed: number;
@@ -81,6 +84,7 @@ export class DataPlane {
     this.clock = options.clock;
     this.samples = options.samples;
     this.connections = new ConnectionCounts(options.connections, worker);
+    this.requests = options.requests;
     this.log = options.log;
     this.settings = settings;
     this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator };

@@ -198,6 +198,7 @@ export class DataServer {
     }
     const plane = this.#plane;
     const exchange = new Exchange(route, request, response, {
+      startedAtMs: plane.clock.nowMs(),
       slowClientMs: plane.settings.timeouts.slowClientMs,
       isDraining: () => plane.isDraining,
     });

@@ -19,6 +19,7 @@ import type { CallerRequest, CallerResponse } from "./caller.ts";
 import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
+import { createTally, type RequestTally } from "./telemetry/request-tally.ts";
 import { drawTraceContext } from "./trace-ids.ts";
 
 /** Why a request ends before its answer does. */
@@ -63,6 +64,9 @@ export class Exchange implements AnswerSink, DenseMember {
   readonly traceparent: string;
   #routing: Routing = {};
   #routingHeader: string | null = null;
+  /** When its head had come, engine clock ms. */
+  readonly startedAtMs: number;
+  readonly tally: RequestTally = createTally();
   /** Set once the request ends early. */
   interruption: Interruption | null = null;
   readonly #slowClientMs: number;
@@ -74,11 +78,12 @@ export class Exchange implements AnswerSink, DenseMember {
     route: InferenceRoute,
     request: CallerRequest,
     response: CallerResponse,
-    options: { slowClientMs: number; isDraining: () => boolean },
+    options: { startedAtMs: number; slowClientMs: number; isDraining: () => boolean },
   ) {
     this.route = route;
     this.request = request;
     this.response = response;
+    this.startedAtMs = options.startedAtMs;
     this.#slowClientMs = options.slowClientMs;
     this.#isDraining = options.isDraining;
     const trace = request.headers[TRACEPARENT_HEADER];
@@ -137,6 +142,7 @@ export class Exchange implements AnswerSink, DenseMember {
     // a stream may end with an error event of ours, so that its length is not the node's to say
     if (isStream(headers)) pushStreamHints(fields, headers);
     else if (headers["content-length"] !== undefined) fields.push("content-length", headers["content-length"]);
+    this.tally.status = status;
     this.response.writeHead(status, fields);
     return this.response.write(held);
   }
@@ -160,12 +166,14 @@ export class Exchange implements AnswerSink, DenseMember {
     const fields = this.#fields(headers);
     if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
     fields.push("content-length", String(body.length));
+    this.tally.status = status;
     this.response.writeHead(status, fields);
     this.#end(body);
   }
 
   /** An error of our own, in the shape of the route. */
   fail(code: ErrorCode, message: string, options: ErrorOptions = {}): void {
+    this.tally.code = code;
     if (this.response.headersSent || this.response.destroyed) return;
     const row = ERRORS[code];
     const body = Buffer.from(
@@ -181,6 +189,7 @@ export class Exchange implements AnswerSink, DenseMember {
     }
     if (options.shouldRetry === false) fields.push(SHOULD_RETRY_HEADER, "false");
     if (options.mustClose === true) fields.push("connection", "close");
+    this.tally.status = row.status;
     this.response.writeHead(row.status, fields);
     // a stream of HTTP/2 ends alone, and tells a caller who still sends to stop
     if (options.closeAfter === undefined || this.request.httpVersionMajor === 2) {
@@ -201,6 +210,7 @@ export class Exchange implements AnswerSink, DenseMember {
    * A committed answer that broke: one error event where one can stand, else the connection breaks. Never a made-up end.
    */
   breakAnswer(code: ErrorCode, message: string, canTakeErrorEvent: boolean): void {
+    this.tally.code = code;
     if (!canTakeErrorEvent) {
       this.response.destroy();
       return;

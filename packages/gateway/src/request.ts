@@ -53,6 +53,7 @@ export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeB
   } finally {
     admitted?.body.release();
     exchange.close();
+    plane.requests.add(exchange, plane.clock.nowMs() - exchange.startedAtMs);
   }
 }
 
@@ -78,7 +79,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
     if (exchange.interruption !== null) return endEarly(plane, exchange, exchange.interruption, false);
 
     // availability → cost → dispatch: one step that ends with a booking
-    let chosen = choose(plane, request, previous);
+    let chosen = choose(plane, exchange, request, previous);
     if (chosen === null && mayPark(request, plane.decision, wait.waitedMs)) {
       chosen = await parkUntilChosen(plane, exchange, request, previous, wait, body.bytes);
       if (chosen === null) {
@@ -120,6 +121,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
       exchange.onInterrupt(null);
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
       noteOutcome(plane, request, chosen, last, outcome);
+      countAttempt(exchange, attempt, last);
       if (move.kind === "retry_connection") {
         const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());
         // the node no longer takes it: another decision
@@ -151,6 +153,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
  */
 function choose(
   plane: DataPlane,
+  exchange: Exchange,
   request: RouteRequest,
   previous: number,
   { isLook = false }: { isLook?: boolean } = {},
@@ -158,12 +161,17 @@ function choose(
   const { decision } = plane;
   const nowMs = plane.clock.nowMs();
   const booking = decide(plane.decider, request, nowMs, plane.draw(), decision);
+  const { tally } = exchange;
+  tally.decideMs += plane.clock.nowMs() - nowMs;
   if (booking === null && isLook) return null;
   if (booking !== null) request.dispatches += 1;
   const sequence = writeDecision(plane.ring, plane.table, request, decision, { nowMs, previous });
   plane.lastSequence = sequence;
   if (booking === null) return null;
   const upstream = plane.upstreamOf(decision.row);
+  tally.family = decision.family;
+  tally.reason = decision.reason;
+  tally.dispatches = request.dispatches;
   return {
     booking,
     row: decision.row,
@@ -218,7 +226,7 @@ async function parkUntilChosen(
       request.ticket = ticket;
     },
     tryTake: () => {
-      chosen = choose(plane, request, previous, { isLook: true });
+      chosen = choose(plane, exchange, request, previous, { isLook: true });
       return chosen !== null;
     },
   });
@@ -230,9 +238,10 @@ async function parkUntilChosen(
   const refusal = await Promise.race([parked.ended, interrupted.promise]);
   exchange.onInterrupt(null);
   wait.waitedMs += plane.clock.nowMs() - startedAtMs;
+  exchange.tally.waitedMs = wait.waitedMs;
   if (refusal !== null && refusal !== "interrupted") {
     // the scratch decision is another request's by now; room that came in this very moment is taken
-    chosen = choose(plane, request, previous);
+    chosen = choose(plane, exchange, request, previous);
     if (chosen !== null) return chosen;
     refuseWait(plane, exchange, request, { refusal, waitedMs: wait.waitedMs, decision: plane.decision });
   }
@@ -311,6 +320,14 @@ function deliver(exchange: Exchange, result: AttemptResult): void {
   } else if (result.answer !== null) {
     exchange.deliver(result.answer.head, result.answer.body);
   }
+}
+
+/** What the caller's last attempt adds to the request's tally. */
+function countAttempt({ tally, startedAtMs }: Exchange, { sentAtMs }: Attempt, result: AttemptResult): void {
+  tally.firstTokenMs = sentAtMs - startedAtMs + result.firstTokenMs;
+  tally.tokensMs = result.durationMs - result.firstTokenMs;
+  tally.promptTokens = result.promptTokens;
+  tally.outputTokens = result.outputTokens;
 }
 
 function noteOutcome(

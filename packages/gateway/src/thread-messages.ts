@@ -122,6 +122,31 @@ export const SAMPLE_FIELDS = [
   "durationMs",
 ] as const;
 
+/** Numbers per finished request, in this order, in one flat array. Indexes are -1, times NaN, where there is none. */
+export const REQUEST_FIELDS = [
+  "policy",
+  "model",
+  "family",
+  /** Index into `REASONS`. */
+  "reason",
+  /** Index into `ENDPOINTS`. */
+  "endpoint",
+  /** Index into `ENDINGS`. */
+  "ending",
+  /** Index into `ERROR_CODES`. */
+  "code",
+  /** HTTP status that was told; 0: none. */
+  "status",
+  "dispatches",
+  "decideMs",
+  "waitedMs",
+  "firstTokenMs",
+  "tokensMs",
+  "promptTokens",
+  "outputTokens",
+  "durationMs",
+] as const;
+
 export type FromWorker =
   /** The version is in force for new requests of this worker. */
   | { kind: "applied"; version: number }
@@ -129,6 +154,8 @@ export type FromWorker =
   | { kind: "listen_failed"; message: string }
   /** What finished since the last message: `SAMPLE_FIELDS` per attempt; NaN: unknown; `outcome` indexes `OUTCOMES`. */
   | { kind: "samples"; samples: Float64Array }
+  /** Requests that ended since the last message: `REQUEST_FIELDS` per request, and how many more there were. */
+  | { kind: "requests"; requests: Float64Array; dropped: number }
   | {
       kind: "log";
       level: "debug" | "info" | "warn" | "error";

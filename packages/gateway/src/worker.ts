@@ -7,6 +7,7 @@ import { createClock } from "./clock.ts";
 import { DataPlane } from "./data-plane.ts";
 import { DataServer } from "./data-server.ts";
 import { OutcomeSamples } from "./failover/outcome-samples.ts";
+import { RequestSamples } from "./telemetry/request-samples.ts";
 import type { FromWorker, ToWorker, WorkerSettings, WorkerStart, WorkerUpdate } from "./thread-messages.ts";
 
 assert(parentPort !== null, "this file runs as a worker");
@@ -61,6 +62,7 @@ function createPlane(settings: WorkerSettings): DataPlane {
     clock: createClock(start.clockOriginMs),
     samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
     connections: start.connections,
+    requests: new RequestSamples((requests, dropped) => send({ kind: "requests", requests, dropped })),
     log: (level, text, fields) => send({ kind: "log", level, message: text, fields }),
     settings,
     seed: start.seed,
@@ -81,6 +83,7 @@ function drain(graceMs: number): void {
   drained
     .then((interrupted) => {
       plane?.samples.flush();
+      plane?.requests.flush();
       plane?.destroy();
       send({ kind: "drained", interrupted });
       port.close();

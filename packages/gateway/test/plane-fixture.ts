@@ -19,6 +19,7 @@ import { createConnectionCounts } from "../src/connection-counts.ts";
 import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
+import { RequestSamples } from "../src/telemetry/request-samples.ts";
 import type { ServerTls, WorkerNode } from "../src/thread-messages.ts";
 import { h2Fetch } from "./h2-fetch.ts";
 
@@ -84,6 +85,7 @@ export async function startPlane(
   const ring = createEvidenceRing(options.records ?? 256);
   const logs: string[] = [];
   const samples: Float64Array[] = [];
+  const requests: Float64Array[] = [];
   const plane = new DataPlane({
     table,
     worker: 0,
@@ -91,6 +93,7 @@ export async function startPlane(
     clock: createClock(monotonicMs() - 1000),
     samples: new OutcomeSamples((values) => samples.push(values)),
     connections: createConnectionCounts(1, Math.random),
+    requests: new RequestSamples((values) => requests.push(values)),
     log: (level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
     settings: {
       data: config.data,

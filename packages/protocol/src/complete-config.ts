@@ -29,6 +29,7 @@ export type FailoverConfig = Camelized<ConfigFile["failover"]>;
 export type Http2Config = Camelized<ConfigFile["data"]["http2"]>;
 export type StoreConfig = Camelized<ConfigFile["store"]>;
 export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
+export type TelemetryConfig = Camelized<ConfigFile["telemetry"]>;
 export type KeyConfig = Camelized<ConfigFile["keys"][number]>;
 export type AccountConfig = Camelized<ConfigFile["accounts"][number]>;
 export type PolicyConfig = Camelized<ConfigFile["policies"][number]>;
@@ -130,6 +131,7 @@ export interface Config {
   readonly failover: FailoverConfig;
   readonly store: StoreConfig;
   readonly evidence: EvidenceConfig;
+  readonly telemetry: TelemetryConfig;
   readonly prices: { readonly feeds: readonly FeedConfig[] };
   readonly discovery: DiscoveryConfig;
   readonly keys: readonly KeyConfig[];
@@ -189,6 +191,7 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
     failover,
     store: camelize(file.store),
     evidence: camelize(file.evidence),
+    telemetry: camelize(file.telemetry),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
     discovery: completeDiscovery(file.discovery),
     keys: file.keys.map((key) => camelize(key)),

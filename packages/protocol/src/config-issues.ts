@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type ConfigFile, configFileSchema, NOT_YET } from "./config.ts";
+import { type ConfigFile, configFileSchema } from "./config.ts";
 
 /** Where in the file's tree: `["nodes", 2, "cost"]`. */
 export type ConfigPath = readonly (string | number)[];
@@ -28,7 +28,7 @@ export function formatPath(path: ConfigPath): string {
 export function parseConfigFile(value: unknown): { file: ConfigFile } | { issues: ConfigIssue[] } {
   const result = configFileSchema.safeParse(value);
   if (result.success) return { file: result.data };
-  return { issues: withoutFollowUps(result.error.issues.flatMap((issue) => toIssues(issue, []))) };
+  return { issues: result.error.issues.flatMap((issue) => toIssues(issue, [])) };
 }
 
 function toIssues(issue: z.core.$ZodIssue, parent: ConfigPath): ConfigIssue[] {
@@ -49,8 +49,6 @@ function isDeeper(issue: z.core.$ZodIssue): boolean {
 }
 
 function unknownKey(path: ConfigPath, key: string, known: readonly string[]): ConfigIssue {
-  const notYet = NOT_YET[formatPath(path).replace(/\[\d+\]/g, "[]")];
-  if (notYet !== undefined) return { path, at: "key", message: notYet, hint: null };
   const nearest = nearestName(key, known);
   return {
     path,
@@ -58,18 +56,6 @@ function unknownKey(path: ConfigPath, key: string, known: readonly string[]): Co
     message: `unknown key ${JSON.stringify(key.slice(0, 64))}`,
     hint: nearest === null ? `known here: ${known.join(", ")}` : `did you mean ${nearest}?`,
   };
-}
-
-/** A mapping whose only key is one that is not there yet needs one message, not two. */
-function withoutFollowUps(issues: ConfigIssue[]): ConfigIssue[] {
-  const notYet = new Set(Object.values(NOT_YET));
-  const owners = issues
-    .filter((issue) => notYet.has(issue.message))
-    .map((issue) => formatPath(issue.path.slice(0, -1)));
-  return issues.filter((issue) => {
-    const isMissing = issue.at === "value" && issue.message.endsWith(", got nothing");
-    return !(isMissing && issue.path.length > 1 && owners.includes(formatPath(issue.path.slice(0, -1))));
-  });
 }
 
 /** The keys that the schema knows for the mapping at a path; none when there is no mapping. */

@@ -5,6 +5,7 @@ import { discoverySchemaFor } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
+import { telemetrySchema } from "./telemetry-config.ts";
 import { http2Schema, nodeHttp2Schema, nodeTlsSchema, serverTlsSchema } from "./transport-config.ts";
 
 /**
@@ -21,11 +22,6 @@ export type EngineName = (typeof ENGINES)[number];
 export const SCOPES = ["infer", "admin"] as const;
 /** What a key may do. */
 export type Scope = (typeof SCOPES)[number];
-
-/** Where several parts of a key path stand for any index, `[]` is written: `nodes[].cost.price`. */
-export const NOT_YET: Readonly<Record<string, string>> = {
-  telemetry: "telemetry is not there yet: take the section out",
-};
 
 const account = () => field.name("an account").default(DEFAULT_ACCOUNT).describe("The account that owns it.");
 
@@ -462,6 +458,7 @@ export const configFileSchema = z.strictObject(
     failover: failoverSchema,
     store: storeSchema,
     evidence: evidenceSchema,
+    telemetry: telemetrySchema,
     prices: pricesSchema,
     discovery: discoverySchema,
     keys: z.array(keySchema, field.list).default([]).describe("API keys. None: loopback only, no key asked."),

@@ -77,6 +77,8 @@ export async function admitRequest(
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {
     exchange.routing = { policy: admission.request.policy.name };
+    exchange.tally.policy = admission.request.policy.index;
+    exchange.tally.model = admission.request.model.index;
     noteRequest(plane.budget, admission.request.admittedAtMs);
     return { request: admission.request, body };
   }

@@ -23,7 +23,17 @@ export interface ListDiff<T> {
   readonly unchanged: readonly T[];
 }
 
-const LIVE_SECTIONS = ["data", "admin", "health", "limits", "timeouts", "failover", "prices", "discovery"] as const;
+const LIVE_SECTIONS = [
+  "data",
+  "admin",
+  "health",
+  "limits",
+  "timeouts",
+  "failover",
+  "prices",
+  "discovery",
+  "telemetry",
+] as const;
 /** A section whose changes apply at once. */
 export type LiveSection = (typeof LIVE_SECTIONS)[number];
 

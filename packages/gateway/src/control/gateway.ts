@@ -24,6 +24,7 @@ import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
+import { Telemetry } from "../telemetry/telemetry.ts";
 import { AdminServer } from "./admin-server.ts";
 import { FileWatches } from "./config-watch.ts";
 import { currentSamples } from "./current-samples.ts";
@@ -102,6 +103,8 @@ export interface Gateway {
   /** Drains and ends everything. `graceMs` default: `timeouts.drain_ms`. Later calls give the first one's result. */
   stop(graceMs?: number): Promise<{ interrupted: number; isClean: boolean }>;
   stats(): GatewayStats;
+  /** The page that Prometheus scrapes. */
+  metrics(): string;
   /** The story of a decision; null: no such record. */
   explain(id: string): DecisionJson | null;
 }
@@ -141,6 +144,7 @@ class RunningGateway implements Gateway {
   readonly #poller: Poller;
   readonly #workers: Workers;
   readonly #admin: AdminServer;
+  readonly #telemetry: Telemetry;
   readonly #loopDelay = new LoopDelayWatch();
   readonly #watches: FileWatches;
   readonly #endings: (() => void)[] = [() => this.#loopDelay.stop(), () => this.#watches.end()];
@@ -199,10 +203,20 @@ class RunningGateway implements Gateway {
       ...(options.workerUrl === undefined ? {} : { url: options.workerUrl }),
       log: this.#log,
       fullUpdates: () => this.#fleet.fullUpdates(),
-      onSamples: (samples) =>
-        this.#poller.takeSamples(
-          currentSamples(readSamples(samples, this.#clock.nowMs()), { fleet: this.#fleet, names: this.#names }),
-        ),
+      onSamples: (flat) => {
+        const samples = readSamples(flat, this.#clock.nowMs());
+        this.#telemetry.requests.takeAttempts(samples);
+        this.#poller.takeSamples(currentSamples(samples, { fleet: this.#fleet, names: this.#names }));
+      },
+      onRequests: (requests, dropped) => this.#telemetry.requests.takeRequests(requests, dropped),
+    });
+    this.#telemetry = new Telemetry({
+      names: this.#names,
+      seriesMax: () => this.#config.telemetry.metricsSeriesMax,
+      fleet: () => this.#report(),
+      reloads: () => ({ applied: this.#reloads, refused: this.#refusedReloads }),
+      busySeconds: () => this.#workers.busySeconds(),
+      unixStartMs: this.#unixOriginMs,
     });
     this.#admin = new AdminServer({
       findDecision: (id) => this.explain(id),
@@ -289,6 +303,10 @@ class RunningGateway implements Gateway {
       refusedReloads: this.#refusedReloads,
       fleet: this.#report(),
     };
+  }
+
+  metrics(): string {
+    return this.#telemetry.page();
   }
 
   explain(id: string): DecisionJson | null {

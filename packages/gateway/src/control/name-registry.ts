@@ -9,7 +9,7 @@ import { MODELS_MAX, POLICIES_MAX } from "@zml/engine";
  * Families that one process may ever see. Their index is an offset into each policy's position table, and a fleet has a
  * handful: thousands mean that something else was written into `family`.
  */
-const FAMILIES_MAX = 4096;
+export const FAMILIES_MAX = 4096;
 
 /** Nodes (id at url) that one process may ever see, over all reloads: far more than rows, and some 200 MB of names. */
 const IDENTITIES_MAX = 2 ** 20;

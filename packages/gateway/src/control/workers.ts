@@ -41,6 +41,7 @@ export interface WorkersOptions {
   /** Everything that a worker has to know, as the messages of its first version. */
   readonly fullUpdates: () => readonly WorkerUpdate[];
   readonly onSamples: (samples: Float64Array) => void;
+  readonly onRequests?: (requests: Float64Array, dropped: number) => void;
   /** An acknowledgment came, or a worker that owed one died: `ackedVersion` may have moved. */
   readonly onAck?: () => void;
 }
@@ -95,6 +96,13 @@ export class Workers {
   /** Workers that died since the start. */
   get crashes(): number {
     return this.#crashes;
+  }
+
+  /** Time that each thread was at work since its start, s; a thread that was started again starts at 0. */
+  busySeconds(): { readonly worker: number; readonly seconds: number }[] {
+    return this.#slots.flatMap(({ index, worker }) =>
+      worker === null ? [] : [{ worker: index, seconds: worker.performance.eventLoopUtilization().active / 1000 }],
+    );
   }
 
   /** Workers that accept connections. */
@@ -248,6 +256,9 @@ export class Workers {
         break;
       case "samples":
         this.#options.onSamples(message.samples);
+        return;
+      case "requests":
+        this.#options.onRequests?.(message.requests, message.dropped);
         return;
       case "log":
         log[message.level]({ worker: slot.index, ...message.fields }, message.message);

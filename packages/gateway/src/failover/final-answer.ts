@@ -17,6 +17,7 @@ export function giveUp(
 ): void {
   exchange.routing = { ...exchange.routing, reason };
   if (last.answer !== null && isForCallers(last.answer.head.status)) {
+    exchange.tally.ending = "given_up";
     exchange.deliver(last.answer.head, last.answer.body, { shouldRetry: false });
     return;
   }

@@ -59,7 +59,7 @@ test("the second try of a trial is the trial: nobody else goes, and its commit p
   assert.ok(attempt !== null);
   assert.notEqual(attempt.trial.node, 0);
   assert.equal(mayAnotherGo(fleet), false);
-  noteCommit(settler(fleet), attempt);
+  noteCommit(settler(fleet), attempt, attempt.sentAtMs);
   assert.equal(fleet.table.cooldownUntil[0], 0);
   assert.equal(fleet.table.trialUntil[0], 0);
 });
@@ -72,7 +72,7 @@ test("the second try of a trial of a model and of an endpoint returns both to tr
   const attempt = again(fleet, unsent(fleet));
   assert.ok(attempt !== null);
   assert.ok(attempt.trial.placement !== 0 && attempt.trial.endpoint !== 0);
-  noteCommit(settler(fleet), attempt);
+  noteCommit(settler(fleet), attempt, attempt.sentAtMs);
   assert.equal(fleet.table.misconfiguredUntil[attempt.placement], 0);
   assert.equal(fleet.table.endpointUntil[0], 0);
 });

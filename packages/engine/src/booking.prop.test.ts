@@ -108,7 +108,7 @@ class World {
         const live = picked(this.live[step.worker], step.pick);
         if (live === undefined) return;
         noteFirstToken(this.fleet.table, step.worker, live.attempt.booking);
-        if (step.do === "commit") noteCommit(this.settler(step.worker), live.attempt);
+        if (step.do === "commit") noteCommit(this.settler(step.worker), live.attempt, live.attempt.sentAtMs);
         return;
       }
       case "park":

@@ -53,6 +53,10 @@ const nodeArbitrary: fc.Arbitrary<NodeSpec> = fc
     isSuspect: seldom(fc.constant(true), 2),
     trialUntilMs: seldom(deadline, 3),
     backoffUntilMs: seldom(deadline),
+    slowStartMs: fc.constantFrom(16_000, 32_000),
+    warmUntilMs: seldom(
+      fc.constantFrom(NOW_MS - 16, NOW_MS, NOW_MS + 160, NOW_MS + 8_000, NOW_MS + 12_000, NOW_MS + 16_000),
+    ),
     isOverloaded: seldom(fc.constant(true)),
     misconfiguredUntilMs: seldom(deadline),
     endpointUntilMs: seldom(fc.record({ chat_completions: deadline, rerank: deadline })),

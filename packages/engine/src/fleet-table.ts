@@ -68,6 +68,8 @@ const NODE_INTEGERS = [
   "cooldownMs",
   /** What its cooldown grows to while failures follow each other, ms; at least `cooldownMs`. */
   "cooldownMaxMs",
+  /** Length of its slow start, ms; 0: none. */
+  "slowStartMs",
   /** Index of the family. */
   "family",
   /** Stable index of the node's identity, for records that outlive the row. */
@@ -111,6 +113,8 @@ const NODE_DEADLINES = [
   "trialUntil",
   /** End of a back-off that the node asked for (`Retry-After`). */
   "backoffUntil",
+  /** End of its slow start (see `availability/slow-start.ts`). */
+  "warmUntil",
 ] as const;
 
 /** What stands beside the deadlines of a node. Plain stores by any thread: the last failure is the one that counts. */
@@ -334,6 +338,8 @@ export interface NodeRowStart {
   cooldownMs: number;
   /** Default: `cooldownMs`, which grows no more then. */
   cooldownMaxMs?: number;
+  /** Default: 0, no slow start. */
+  slowStartMs?: number;
   priceUsdPerHour: number;
 }
 
@@ -352,6 +358,7 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   table.maxInFlight[row] = start.maxInFlight;
   table.cooldownMs[row] = start.cooldownMs;
   table.cooldownMaxMs[row] = Math.max(start.cooldownMs, start.cooldownMaxMs ?? 0);
+  table.slowStartMs[row] = start.slowStartMs ?? 0;
   table.priceUsdPerHour[row] = start.priceUsdPerHour;
   table.isLive[row] = 1;
 }

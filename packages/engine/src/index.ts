@@ -8,6 +8,7 @@ export * from "./availability/ejection-limit.ts";
 export * from "./availability/health-gate.ts";
 export * from "./availability/health-score.ts";
 export * from "./availability/progress-watch.ts";
+export { beginSlowStart } from "./availability/slow-start.ts";
 export * from "./availability/speeds.ts";
 export * from "./availability/throughput.ts";
 export * from "./bounds.ts";

@@ -90,7 +90,7 @@ test("a trial that reaches its commit point returns the node to traffic before i
   const fleet = single();
   run(fleet, 0, RESET);
   const trial = sendOne(fleet, COOLDOWN_MS + 100);
-  noteCommit(settler(fleet), trial.attempt);
+  noteCommit(settler(fleet), trial.attempt, trial.attempt.sentAtMs);
   const next = sendOne(fleet, COOLDOWN_MS + 200);
   assert.equal(next.attempt.trial.node, 0);
 });
@@ -152,7 +152,7 @@ test("attempts sent before a cooldown began do not end it", () => {
   const fleet = single();
   const [one, two] = [sendOne(fleet, 0), sendOne(fleet, 0)];
   settle(settler(fleet), one.request, one.attempt, RESET, 5_000);
-  noteCommit(settler(fleet), two.attempt);
+  noteCommit(settler(fleet), two.attempt, two.attempt.sentAtMs);
   settle(settler(fleet), two.request, two.attempt, answer(200), 6_000);
   assert.equal(send(fleet, 7_000), null);
 });
@@ -163,7 +163,7 @@ test("an attempt sent before a cooldown that fails while the node awaits its tri
   settle(settler(fleet), one.request, one.attempt, RESET, 5_000);
   const trial = sendOne(fleet, COOLDOWN_MS + 6_000);
   settle(settler(fleet), two.request, two.attempt, RESET, COOLDOWN_MS + 7_000);
-  noteCommit(settler(fleet), trial.attempt);
+  noteCommit(settler(fleet), trial.attempt, trial.attempt.sentAtMs);
   assert.equal(sendOne(fleet, COOLDOWN_MS + 8_000).attempt.trial.node, 0);
 });
 
@@ -173,7 +173,7 @@ test("a cooldown that began after a trial was sent outlives the trial's success"
   const late = sendOne(fleet, COOLDOWN_MS + 100);
   // its lease ran out, a second trial went and failed
   run(fleet, 2 * COOLDOWN_MS + 200, RESET);
-  noteCommit(settler(fleet), late.attempt);
+  noteCommit(settler(fleet), late.attempt, late.attempt.sentAtMs);
   assert.equal(send(fleet, 2 * COOLDOWN_MS + 300), null);
 });
 
@@ -237,7 +237,7 @@ test("a cooling node is not tried early while another node is merely full", () =
 test("an answer broken after its commit point cools the node and is delivered", () => {
   const fleet = single();
   const sent = sendOne(fleet, 0);
-  noteCommit(settler(fleet), sent.attempt);
+  noteCommit(settler(fleet), sent.attempt, sent.attempt.sentAtMs);
   const end = { kind: "interrupted", fault: "reset" } as const;
   const { outcome, move } = settle(settler(fleet), sent.request, sent.attempt, end, 100);
   assert.deepEqual([outcome, move.kind], ["interrupted", "deliver"]);

@@ -4,6 +4,7 @@
  */
 
 import { announceRoom } from "./admission/saturation-queue.ts";
+import { beginSlowStart } from "./availability/slow-start.ts";
 import { tickOf } from "./deadline.ts";
 import type { TrialLeases } from "./decision.ts";
 import { type Booking, releaseBooking } from "./dispatch/booking.ts";
@@ -44,11 +45,17 @@ export interface Settler {
  * The attempt reached its commit point: its answer belongs to the caller, and a trial has passed. `settle` follows when
  * the answer has ended.
  */
-export function noteCommit(settler: Settler, attempt: Attempt): void {
+export function noteCommit({ table }: Settler, attempt: Attempt, nowMs: number): void {
   if (attempt.isJudged) return;
+  notePassed(table, attempt, nowMs);
+  announceRoom(table);
+}
+
+/** A trial that passed brings its node back, slowly. */
+function notePassed(table: FleetTable, attempt: Attempt, nowMs: number): void {
   attempt.isJudged = true;
-  passTrials(settler.table, placeOf(attempt), { trial: attempt.trial, sentAtTick: tickOf(attempt.sentAtMs) });
-  announceRoom(settler.table);
+  const passed = { trial: attempt.trial, sentAtTick: tickOf(attempt.sentAtMs) };
+  if (passTrials(table, placeOf(attempt), passed)) beginSlowStart(table, attempt.booking.row, nowMs);
 }
 
 /**
@@ -142,10 +149,7 @@ function judge(
       request.contextAboveTokens = limitThatWasTooSmall(table, attempt);
       break;
     case "success":
-      if (!attempt.isJudged) {
-        attempt.isJudged = true;
-        passTrials(table, placeOf(attempt), { trial: attempt.trial, sentAtTick: tickOf(attempt.sentAtMs) });
-      }
+      if (!attempt.isJudged) notePassed(table, attempt, nowMs);
       break;
     default:
       break;

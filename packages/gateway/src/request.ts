@@ -273,7 +273,7 @@ function dispatch(
     deadlines: plane.deadlines,
     sink: {
       commit: (head, held) => {
-        noteCommit(plane.settler, attempt);
+        noteCommit(plane.settler, attempt, plane.clock.nowMs());
         // nothing is sent again from here on, however long the answer takes
         body.release();
         return exchange.commit(head, held);

@@ -240,6 +240,7 @@ describe("the file with its defaults", () => {
       unhealthyAfter: 5,
       healthyAfter: 1,
       stalledAfter: 6,
+      slowStartMs: 15_000,
       maxEjectedShare: 0.5,
       maxPollsAtOnce: 1024,
     });

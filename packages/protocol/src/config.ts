@@ -96,6 +96,9 @@ const healthFields = {
   stalled_after: field
     .count({ min: 2, max: 10_000 })
     .describe("Polls in a row at which requests run and no token has moved that take a node out."),
+  slow_start_ms: field
+    .durationMs({ min: 0, max: 3_600_000 })
+    .describe("A node that comes back, or joins, gets a share of traffic that grows for this long. 0: all at once."),
 };
 
 export const healthSchema = z
@@ -108,6 +111,8 @@ export const healthSchema = z
       healthy_after: healthFields.healthy_after.default(1),
       // with a poll every 5 s some 25 s: reading a large prompt moves no counter before its end
       stalled_after: healthFields.stalled_after.default(6),
+      // three polls: how the node bears its share is seen before it has all of it
+      slow_start_ms: healthFields.slow_start_ms.default(15_000),
       // a fault of our own network would show on all nodes at once
       max_ejected_share: field
         .decimal("a share of a model's nodes", { min: 0, max: 1 })

@@ -10,6 +10,7 @@ import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
 import { ENDPOINTS, EXCLUSIONS, type Exclusion } from "../reasons.ts";
 import { hasFailedOn, type RouteRequest } from "../route-request.ts";
+import { slowStartShare } from "./slow-start.ts";
 
 const EXCLUSION_COUNT = EXCLUSIONS.length;
 const ENDPOINT_COUNT = ENDPOINTS.length;
@@ -66,7 +67,7 @@ const passes = new WeakMap<FleetTable, Pass>();
  */
 function createPass(table: FleetTable): Pass {
   const { foreign, waiting, concurrencyLimit, tokensPerSecond, elsewhere, maxInFlight, goodPolls } = table;
-  const { isLive, isDraining, isUnhealthy, cooldownUntil, backoffUntil, overloadedAtPoll } = table;
+  const { isLive, isDraining, isUnhealthy, cooldownUntil, backoffUntil, overloadedAtPoll, warmUntil } = table;
   const { misconfiguredUntil, endpointUntil, lacks } = table;
   const { inFlight } = table.total;
   return (request, context, decision) => {
@@ -118,9 +119,12 @@ function createPass(table: FleetTable): Pass {
       let rank = (depth + 1) / (tokensPerSecond[placement] as number);
       candidateRanks[candidateCount] = rank;
       candidateCount += 1;
-      if (overloadedAtPoll[row] !== 0 && isRankedLast(table, row)) {
-        rank += RANKED_LAST;
-        rankedLast += 1;
+      if (((overloadedAtPoll[row] as number) | (warmUntil[row] as number)) !== 0) {
+        rank /= slowStartShare(table, row, context.nowTick);
+        if (isRankedLast(table, row)) {
+          rank += RANKED_LAST;
+          rankedLast += 1;
+        }
       }
       if (rank < (ranks[position] as number)) {
         ranks[position] = rank;

@@ -64,19 +64,23 @@ export function returnTrials(table: FleetTable, place: TrialPlace, trial: TrialL
 /** A deadline that is past and still asks for a trial. */
 const EXPIRED = 1;
 
-/** The trial succeeded: traffic returns. A cooldown that began after the trial was sent, or in its tick, stays. */
+/**
+ * The trial succeeded: traffic returns. Returns whether that ended the node's cooldown. A cooldown that began after the trial was sent, or in its tick, stays.
+ */
 export function passTrials(
   table: FleetTable,
   place: TrialPlace,
   attempt: { trial: TrialLeases; sentAtTick: number },
-): void {
+): boolean {
   const { trial } = attempt;
+  let isBack = false;
   if (trial.node !== 0) {
     // the end first, as a cooldown writes it last; what else it wrote is read only while there is an end, so it can stay
     const until = Atomics.load(table.cooldownUntil, place.row);
     const isNewer = Atomics.load(table.cooldownFrom, place.row) >= attempt.sentAtTick;
     if (!isNewer && Atomics.compareExchange(table.cooldownUntil, place.row, until, 0) === until) {
       Atomics.store(table.failuresInRow, place.row, 0);
+      isBack = true;
     }
   }
   if (trial.placement !== 0) Atomics.compareExchange(table.misconfiguredUntil, place.placement, trial.placement, 0);
@@ -85,4 +89,5 @@ export function passTrials(
     Atomics.compareExchange(table.endpointUntil, cell, trial.endpoint, 0);
   }
   returnTrials(table, place, trial);
+  return isBack;
 }

@@ -66,6 +66,9 @@ export interface NodeSpec {
   isSuspect?: boolean;
   trialUntilMs?: number;
   backoffUntilMs?: number;
+  /** Length of its slow start; `warmUntilMs`: end of the one that runs. */
+  slowStartMs?: number;
+  warmUntilMs?: number;
   /** It said that it is overloaded, and no poll came since. */
   isOverloaded?: boolean;
   misconfiguredUntilMs?: number;
@@ -315,6 +318,8 @@ function fillRow(table: FleetTable, row: number, node: NodeSpec, family: number)
   }
   if (node.trialUntilMs !== undefined) table.trialUntil[row] = tickOf(node.trialUntilMs);
   if (node.backoffUntilMs !== undefined) table.backoffUntil[row] = tickOf(node.backoffUntilMs);
+  if (node.slowStartMs !== undefined) table.slowStartMs[row] = node.slowStartMs;
+  if (node.warmUntilMs !== undefined) table.warmUntil[row] = tickOf(node.warmUntilMs);
   if (node.isOverloaded === true) table.overloadedAtPoll[row] = goodPolls + 1;
   if (node.misconfiguredUntilMs !== undefined) table.misconfiguredUntil[placement] = tickOf(node.misconfiguredUntilMs);
   for (const [endpoint, untilMs] of Object.entries(node.endpointUntilMs ?? {})) {

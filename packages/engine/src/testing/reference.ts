@@ -81,6 +81,8 @@ interface Candidate {
   isRankedLast: boolean;
   /** (depth + 1) ÷ tokens per second. */
   ratio: number;
+  /** The same with the share of its speed that its slow start leaves: what nodes of a family are ranked by. */
+  warmRatio: number;
   estimateMs: number;
   /** USD, NaN: unknown. */
   cost: number;
@@ -285,6 +287,7 @@ function weigh(input: ReferenceInput, node: NodeSpec, row: number, tier: number)
     depth,
     isRankedLast: node.isOverloaded === true,
     ratio: (depth + 1) / tokensPerSecond(node),
+    warmRatio: (depth + 1) / tokensPerSecond(node) / warmShare(node, input.nowMs),
     estimateMs,
     cost: referenceCostUsd(input, node),
     isWithinTarget:
@@ -400,7 +403,14 @@ function choose(input: ReferenceInput, candidates: Candidate[], families: Candid
 
 /** Rank inside a family: lowest depth ÷ speed first, overloaded ones last. */
 function byRank(a: Candidate, b: Candidate): number {
-  return Number(a.isRankedLast) - Number(b.isRankedLast) || a.ratio - b.ratio;
+  return Number(a.isRankedLast) - Number(b.isRankedLast) || a.warmRatio - b.warmRatio;
+}
+
+/** Ten equal steps from a tenth to the whole. */
+function warmShare({ slowStartMs = 0, warmUntilMs = 0 }: NodeSpec, nowMs: number): number {
+  const steps = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+  const passed = steps.filter((step) => nowMs >= warmUntilMs - slowStartMs * (1 - step / 10));
+  return warmUntilMs <= nowMs ? 1 : Math.min(10, passed.length + 1) / 10;
 }
 
 /** All members that no other member comes before. */

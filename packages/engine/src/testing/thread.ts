@@ -72,7 +72,7 @@ function churn(): void {
     if (one === undefined) return;
     const dice = random();
     Atomics.sub(control, 1 + one.attempt.booking.row, 1);
-    if (dice < 0.3) noteCommit(settler, one.attempt);
+    if (dice < 0.3) noteCommit(settler, one.attempt, nowMs);
     const status = dice < 0.9 ? 200 : dice < 0.93 ? 500 : dice < 0.96 ? 429 : 404;
     settle(settler, one.request, one.attempt, { kind: "answer", status, verdict: null, retryAfterMs: 16 }, nowMs);
   };

@@ -148,6 +148,7 @@ export class Poller {
     const cancel = this.#after(deadlineMs, deadline.resolve);
     await Promise.race([Promise.all(Array.from(this.#nodes.values(), (node) => node.first.promise)), deadline.promise]);
     cancel();
+    this.#taker.isStarted = true;
   }
 
   /** Takes what workers learned from attempts that ended. */

@@ -8,6 +8,7 @@ import {
   afterGoodPoll,
   afterLook,
   announceRoom,
+  beginSlowStart,
   EjectionLimit,
   type FleetTable,
   FRESH_PROGRESS,
@@ -52,6 +53,8 @@ export class RoundTaker {
   /** Nodes by row, as the poller has them. */
   readonly #nodes: ReadonlyMap<number, PolledNode>;
   readonly #onCapacity: () => void;
+  /** The first round is over: a node that answers for the first time is new to the fleet. */
+  isStarted = false;
   readonly #ejections = new EjectionLimit(MAX_EJECTED_SHARE);
 
   constructor(options: PollerOptions, nodes: ReadonlyMap<number, PolledNode>, onCapacity: () => void) {
@@ -169,6 +172,8 @@ export class RoundTaker {
       this.#writeDrain(node, nowMs);
       writeHealthScore(table, row);
       table.polledAtMs[row] = round.startMs;
+      // at the gateway's own start all nodes are new, and none is cold
+      if (table.goodPolls[row] === 0 && this.isStarted) beginSlowStart(table, row, nowMs);
       table.goodPolls[row] = (table.goodPolls[row] as number) + 1;
     });
     // only now, so that an exception before it leaves no gate that the row does not show
@@ -287,6 +292,7 @@ export class RoundTaker {
     if ((table.isUnhealthy[row] === 1) === isOut) return;
     publish(table, () => {
       table.isUnhealthy[row] = isOut ? 1 : 0;
+      if (node.downCause === null) beginSlowStart(table, row, this.#options.clock.nowMs());
       if (isOut) table.healthScore[row] = Number.NaN;
     });
     if (node.downCause !== null && isOut) this.#options.onDown?.(row, node.downCause);

@@ -291,6 +291,7 @@ export class Fleet {
       maxInFlight: node.maxInFlight ?? DEFAULT_MAX_IN_FLIGHT,
       cooldownMs: node.failover.cooldownMs,
       cooldownMaxMs: node.failover.cooldownMaxMs,
+      slowStartMs: node.health.slowStartMs,
       priceUsdPerHour: this.#priceOf(node),
     });
     const entry: Entry = {
@@ -323,6 +324,7 @@ export class Fleet {
     table.family[row] = this.#names.families.register("", node.family);
     table.cooldownMs[row] = node.failover.cooldownMs;
     table.cooldownMaxMs[row] = Math.max(node.failover.cooldownMs, node.failover.cooldownMaxMs);
+    table.slowStartMs[row] = node.health.slowStartMs;
     table.priceUsdPerHour[row] = this.#priceOf(node);
     table.isDraining[row] = 0;
     entry.config = node;

@@ -300,7 +300,7 @@ export class VirtualGateway implements RouterView {
 
   firstToken(dispatched: Dispatched): void {
     noteFirstToken(this.table, 0, dispatched.attempt.booking);
-    noteCommit(this.#settler, dispatched.attempt);
+    noteCommit(this.#settler, dispatched.attempt, dispatched.attempt.sentAtMs);
     this.#noteComputed(dispatched);
   }
 

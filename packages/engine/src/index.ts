@@ -1,6 +1,14 @@
 /** The engine: it decides. Pure; clock and chance are arguments. */
 
-export { type Admission, type Refusal, type RoutingCall, resolvePolicy } from "./admission/admit.ts";
+export {
+  type Admission,
+  ALL_RIGHTS,
+  allowedModels,
+  type CallRights,
+  type Refusal,
+  type RoutingCall,
+  resolvePolicy,
+} from "./admission/admit.ts";
 export * from "./admission/parking.ts";
 export * from "./admission/saturation-queue.ts";
 export * from "./assert.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { admit } from "./admission/admit.ts";
+import { ALL_RIGHTS, admit } from "./admission/admit.ts";
 import { decide } from "./decide.ts";
 import { createDecision, excludedCount } from "./decision.ts";
 import { createEvidenceRing, readRecord, writeDecision } from "./evidence-ring.ts";
@@ -417,6 +417,7 @@ test("a decision that was sent and not answered yet has the outcome running", ()
 });
 
 const call = {
+  rights: ALL_RIGHTS,
   account: "default",
   model: "m",
   policy: null as string | null,

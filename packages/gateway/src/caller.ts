@@ -14,6 +14,8 @@ export interface CallerLink {
 /** What came: `IncomingMessage`, or what `http2/caller-stream.ts` makes of a stream. */
 export type CallerRequest = Readable & {
   readonly headers: IncomingHttpHeaders;
+  /** Name, value, name, value … as received. */
+  readonly rawHeaders: readonly string[];
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly httpVersionMajor: number;

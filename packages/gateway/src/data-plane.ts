@@ -14,6 +14,7 @@ import {
   type Settler,
   simpleEstimator,
 } from "@zml/engine";
+import { CallerKeys } from "./admission/authenticate.ts";
 import { ParkedWaiters } from "./admission/parked-waiters.ts";
 import { SharedByteBudget } from "./admission/shared-byte-budget.ts";
 import { adapterFor } from "./availability/adapters/index.ts";
@@ -26,7 +27,7 @@ import { DenseSet } from "./dense-set.ts";
 import { type RunningAttempt, Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
 import type { RequestSamples } from "./telemetry/request-samples.ts";
-import type { FromWorker, WorkerKey, WorkerNode, WorkerSettings } from "./thread-messages.ts";
+import type { FromWorker, WorkerKeys, WorkerNode, WorkerSettings } from "./thread-messages.ts";
 
 /** What an operator should know of, from a worker. */
 export type Log = (
@@ -57,8 +58,7 @@ export class DataPlane {
   lastSequence = -1;
   settler: Settler;
   isDraining = false;
-  /** Keys by SHA-256; empty: nobody is asked for one. */
-  #keys: ReadonlyMap<string, WorkerKey> = new Map();
+  #keys = new CallerKeys({ pepper: new Uint8Array(0), list: [] });
   #budget: RetryBudget;
   readonly #upstreams = new Map<number, Upstream>();
   /** By row, the node that has it or had it last, and what runs there: that outlives a pool. */
@@ -99,12 +99,12 @@ export class DataPlane {
     return this.#budget;
   }
 
-  get keys(): ReadonlyMap<string, WorkerKey> {
+  get keys(): CallerKeys {
     return this.#keys;
   }
 
-  setKeys(keys: readonly WorkerKey[]): void {
-    this.#keys = new Map(keys.map((key) => [key.sha256, key]));
+  setKeys(keys: WorkerKeys): void {
+    this.#keys = new CallerKeys(keys);
   }
 
   /** New limits hold for new requests. */

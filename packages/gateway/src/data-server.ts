@@ -9,17 +9,18 @@ import { createServer as createTlsServer, type Server as TlsServer } from "node:
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type SecureContextOptions, TLSSocket } from "node:tls";
+import { allowedModels } from "@zml/engine";
 import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol/errors";
 import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
-import { authenticate } from "./admission/authenticate.ts";
 import { drainBody } from "./admission/read-body.ts";
+import { refusalOf } from "./admission/refuse-caller.ts";
 import type { CallerRequest, CallerResponse } from "./caller.ts";
 import { ConnectionGate } from "./connection-gate.ts";
 import { allowOrigin } from "./cross-origin.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
 import { Exchange, requestIdOf } from "./exchange.ts";
-import { CallerSessions, type StreamCall } from "./http2/caller-sessions.ts";
+import { CallerSessions, KEY_MARGIN_BYTES, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { createServer } from "./node-http.ts";
 import { serveRequest } from "./request.ts";
@@ -48,7 +49,7 @@ export class DataServer {
       requestTimeout: 0,
       connectionsCheckingInterval: Math.min(CHECK_INTERVAL_MS, data.headMs),
       keepAliveTimeout: data.keepAliveMs,
-      maxHeaderSize: limits.headerBytes,
+      maxHeaderSize: limits.headerBytes + KEY_MARGIN_BYTES,
       // checked here, where the answer has a body
       requireHostHeader: false,
       insecureHTTPParser: false,
@@ -190,6 +191,7 @@ export class DataServer {
 
   #serve(request: CallerRequest, response: CallerResponse, beforeBody: () => void): void {
     if (allowOrigin(request, response, this.#plane.settings.data.corsOrigins)) return;
+    if (this.#refuseLargeHead(request, response)) return;
     const { path } = splitTarget(request.url ?? "");
     const route = INFERENCE_ROUTES.get(path);
     if (route === undefined) {
@@ -217,6 +219,22 @@ export class DataServer {
     });
   }
 
+  /** What the parser lets through beyond the limit, so that a caller whose key alone is that large hears of its key. */
+  #refuseLargeHead(request: CallerRequest, response: CallerResponse): boolean {
+    const { headerBytes } = this.#plane.settings.limits;
+    if (headLength(request) <= headerBytes) return false;
+    const caller = this.#plane.keys.identify(request.rawHeaders);
+    response.setHeader("connection", "close");
+    if (caller.kind === "invalid") {
+      const { code, message } = refusalOf(caller);
+      this.#answer(request, response, code, message);
+    } else {
+      const message = ERRORS.header_too_large.message({ limitBytes: headerBytes });
+      this.#answer(request, response, "header_too_large", message);
+    }
+    return true;
+  }
+
   #ended(exchange: Exchange): void {
     this.#running.delete(exchange);
     if (this.#running.size === 0) this.#onIdle?.();
@@ -238,26 +256,18 @@ export class DataServer {
   }
 
   #serveModels(request: CallerRequest, response: CallerResponse, path: string): void {
-    const caller = authenticate(request.headers, this.#plane.keys);
-    if (caller.kind === "refused") {
-      return this.#answer(request, response, caller.code, ERRORS[caller.code].message());
+    const caller = this.#plane.keys.identify(request.rawHeaders);
+    if (caller.kind !== "known") {
+      const { code, message } = refusalOf(caller);
+      return this.#answer(request, response, code, message);
     }
-    if (caller.kind === "forbidden") {
-      return this.#answer(
-        request,
-        response,
-        "key_scope",
-        ERRORS.key_scope.message({ key: caller.key, scope: "infer" }),
-      );
-    }
-    const models = this.#plane.directory.accounts.get(caller.account)?.models ?? new Map();
-    const names = [...models.keys()].sort();
+    const names = allowedModels(this.#plane.directory.accounts.get(caller.rights.account), caller.rights);
     if (path === MODELS_PATH) {
       this.#sendJson(request, response, 200, { object: "list", data: names.map(modelObject) });
       return;
     }
     const name = decodeName(path.slice(MODEL_PREFIX.length));
-    if (models.has(name)) this.#sendJson(request, response, 200, modelObject(name));
+    if (names.includes(name)) this.#sendJson(request, response, 200, modelObject(name));
     else
       this.#answer(request, response, "model_not_found", ERRORS.model_not_found.message({ model: name, known: names }));
   }
@@ -364,6 +374,13 @@ function hasOneHost({ rawHeaders, httpVersionMinor }: IncomingMessage): boolean 
     if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
   }
   return hosts === 1 || (hosts === 0 && httpVersionMinor === 0);
+}
+
+/** Characters of a request's fields and target, with what stands between them. */
+function headLength({ rawHeaders, url }: CallerRequest): number {
+  let length = url?.length ?? 0;
+  for (let at = 0; at < rawHeaders.length; at++) length += (rawHeaders[at] as string).length + 2;
+  return length;
 }
 
 function hasBody({ headers }: CallerRequest): boolean {

@@ -56,13 +56,26 @@ export interface WorkerNode {
   upstreamModels: Record<number, string>;
 }
 
-/** A caller's key; the value itself stays in the control thread. */
+/** One value of a caller's key; the value itself stays in the control thread. A key that is rotated has two. */
 export interface WorkerKey {
   name: string;
   account: string;
   scopes: readonly Scope[];
-  /** SHA-256 of the key, hex. */
-  sha256: string;
+  /** Models that it may use; null: all of its account. */
+  models: readonly string[] | null;
+  /** Policies that its requests may run under; null: all. */
+  policies: readonly string[] | null;
+  /** Unix ms from which on it is refused; infinite: never. */
+  expiresAtMs: number;
+  /** See `config/key-digest.ts`. */
+  digest: string;
+}
+
+/** All keys; an empty list: no key is asked. */
+export interface WorkerKeys {
+  /** What their digests are made with. */
+  pepper: Uint8Array;
+  list: readonly WorkerKey[];
 }
 
 /** What a TLS server needs, PEM. */
@@ -96,8 +109,7 @@ export interface WorkerUpdate {
   /** Rows whose node left: no new attempts, running ones finish. */
   removeNodes?: readonly number[];
   settings?: WorkerSettings;
-  /** All keys; an empty list: no key is asked. */
-  keys?: readonly WorkerKey[];
+  keys?: WorkerKeys;
 }
 
 export type ToWorker =

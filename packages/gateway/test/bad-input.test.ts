@@ -498,13 +498,12 @@ async function isRefusedOn(client: RawClient, expected: Expected, calls: number)
 
 describe("M04: keys", () => {
   let guarded: PlaneFixture;
-  const sha256 = (key: string) => createHash("sha256").update(key).digest("hex");
   before(async () => {
     guarded = await startPlane([{ id: "a", url: node.url }], {
       keys: [
-        { name: "app", account: "default", scopes: ["infer"], sha256: sha256("good-key") },
-        { name: "ops", account: "default", scopes: ["admin"], sha256: sha256("ops-key") },
-        { name: "other", account: "other", scopes: ["infer"], sha256: sha256("other-key") },
+        { name: "app", value: "good-key" },
+        { name: "ops", value: "ops-key", scopes: ["admin"] },
+        { name: "other", value: "other-key", account: "other" },
       ],
     });
   });

@@ -1,7 +1,6 @@
 /** Plays every vector of `conformance/` that names the gateway: real sockets, scripted nodes. */
 
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { exampleOf, mismatch } from "./conformance-match.ts";
 import { AttemptScript, bodyBytes, hasBody } from "./conformance-node.ts";
@@ -89,12 +88,7 @@ async function startGateway(
     })),
     {
       file: gateway.config ?? {},
-      keys: keys.map(({ name, key, scopes }) => ({
-        name,
-        scopes,
-        account: "default",
-        sha256: createHash("sha256").update(key).digest("hex"),
-      })),
+      keys: keys.map(({ name, key, scopes }) => ({ name, value: key, scopes })),
       policy: {
         ...(policy.cost_priority !== undefined && { costPriority: policy.cost_priority }),
         ...(policy.latency_target_ms !== undefined && { latencyTargetMs: policy.latency_target_ms }),

@@ -92,16 +92,13 @@ describe("what arrives is what leaves", () => {
 
 describe("G02: headers pass by allow-list", () => {
   test("credentials and everything else of the caller's stay here", async () => {
-    const { node, plane } = await fixture(
-      { apiKey: "node-key" },
-      { keys: [{ name: "app", account: "default", scopes: ["infer"], sha256: sha256("caller-key") }] },
-    );
+    const { node, plane } = await fixture({ apiKey: "node-key" }, { keys: [{ name: "app", value: "caller-key" }] });
     const answer = await ask(
       plane.port,
       post(chatBody(), {
         authorization: "Bearer caller-key",
         cookie: "canary=1",
-        "x-api-key": "canary",
+        "x-api-key": "caller-key",
         "x-forwarded-for": "1.2.3.4",
         "x-zml-policy": "p",
         connection: "keep-alive, x-hop, authorization, content-length",

@@ -15,12 +15,13 @@ import {
 } from "@zml/engine";
 import { type Config, completeConfig, configFileSchema } from "@zml/protocol";
 import { createClock, monotonicMs } from "../src/clock.ts";
+import { keyDigest, PROCESS_PEPPER } from "../src/config/key-digest.ts";
 import { createConnectionCounts } from "../src/connection-counts.ts";
 import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
 import { RequestSamples } from "../src/telemetry/request-samples.ts";
-import type { ServerTls, WorkerNode } from "../src/thread-messages.ts";
+import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../src/thread-messages.ts";
 import { h2Fetch } from "./h2-fetch.ts";
 
 /** A node of the fixture. */
@@ -43,6 +44,18 @@ export interface FixtureNode {
   tls?: WorkerNode["tls"];
   httpVersion?: WorkerNode["httpVersion"];
   http2?: Partial<WorkerNode["http2"]>;
+}
+
+/** A key as a caller sends it, with what it may do. */
+export type FixtureKey = Pick<WorkerKey, "name"> & { value: string } & Partial<Omit<WorkerKey, "digest">>;
+
+/** Keys as a worker gets them. */
+export function fixtureKeys(keys: readonly FixtureKey[]): WorkerKeys {
+  const list = keys.map(({ value, ...key }): WorkerKey => {
+    const rights = { account: "default", scopes: ["infer" as const], models: null, policies: null };
+    return { ...rights, expiresAtMs: Number.POSITIVE_INFINITY, ...key, digest: keyDigest(PROCESS_PEPPER, value) };
+  });
+  return { pepper: PROCESS_PEPPER, list };
 }
 
 export interface PlaneFixture {
@@ -74,7 +87,7 @@ export async function startPlane(
   options: {
     file?: Record<string, unknown>;
     policy?: Partial<PolicyData>;
-    keys?: Parameters<DataPlane["setKeys"]>[0];
+    keys?: readonly FixtureKey[];
     /** Records of the evidence ring, a power of two. */
     records?: number;
     tls?: ServerTls;
@@ -183,7 +196,7 @@ export async function startPlane(
       },
     ],
   });
-  if (options.keys !== undefined) plane.setKeys(options.keys);
+  if (options.keys !== undefined) plane.setKeys(fixtureKeys(options.keys));
   const server = new DataServer(plane);
   const port = await server.listen("127.0.0.1", 0);
   const inFlight = (): number => table.total.inFlight.reduce((sum, count) => sum + count, 0);

@@ -1,4 +1,5 @@
 import type { Endpoint } from "@zml/engine/reasons";
+import { NO_USAGE_LIMITS } from "./account-config.ts";
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
@@ -31,8 +32,17 @@ export type StoreConfig = Camelized<ConfigFile["store"]>;
 export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
 export type TelemetryConfig = Camelized<ConfigFile["telemetry"]>;
 export type KeyConfig = Camelized<ConfigFile["keys"][number]>;
-export type AccountConfig = Camelized<ConfigFile["accounts"][number]>;
+export type UsageLimits = KeyConfig["limits"];
 export type PolicyConfig = Camelized<ConfigFile["policies"][number]>;
+
+/** An account with every default applied. */
+export interface AccountConfig {
+  readonly name: string;
+  readonly displayName: string;
+  /** `null`: the built-in policy. */
+  readonly defaultPolicy: string | null;
+  readonly limits: UsageLimits;
+}
 
 /** A model on a node, under the caller's name and the node's. */
 export interface ServedModel {
@@ -60,6 +70,8 @@ export interface NodeConfig {
   readonly url: string;
   readonly family: string;
   readonly account: string;
+  /** Accounts that it serves beside its own; `*`: all. */
+  readonly sharedWith: readonly string[];
   readonly displayName: string;
   /** `null`: to be detected. */
   readonly engine: EngineName | null;
@@ -166,9 +178,19 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
   const timeouts: TimeoutsConfig = camelize(file.timeouts);
   const health: HealthConfig = camelize(file.health);
   const failover: FailoverConfig = camelize(file.failover);
-  const accounts: AccountConfig[] = file.accounts.map((account) => camelize(account));
+  const accounts: AccountConfig[] = file.accounts.map((account) => ({
+    name: account.name,
+    displayName: account.display_name ?? account.name,
+    defaultPolicy: account.default_policy,
+    limits: camelize(account.limits),
+  }));
   if (!accounts.some((account) => account.name === DEFAULT_ACCOUNT)) {
-    accounts.unshift({ name: DEFAULT_ACCOUNT, defaultPolicy: null });
+    accounts.unshift({
+      name: DEFAULT_ACCOUNT,
+      displayName: DEFAULT_ACCOUNT,
+      defaultPolicy: null,
+      limits: camelize(NO_USAGE_LIMITS),
+    });
   }
   return {
     data: {
@@ -229,6 +251,7 @@ export function completeNode(
     url: node.url.replace(/\/+$/, ""),
     family: node.family,
     account: node.account,
+    sharedWith: node.shared_with,
     displayName: node.display_name ?? node.id,
     engine: node.engine ?? null,
     custom: completeCustom(node.custom),

@@ -139,7 +139,7 @@ describe("what is wrong is said with what stands there and what to write", () =>
     [
       "a key without a scope",
       { keys: [{ name: "k", value_env: "K", scopes: [] }] },
-      ["keys[0].scopes: a key needs a scope: infer or admin"],
+      ["keys[0].scopes: a key needs a scope: infer, read, admin"],
     ],
     [
       "a model name with a line break",

@@ -1,8 +1,8 @@
 import { COST_PRIORITIES, ENDPOINTS } from "@zml/engine/reasons";
 import { z } from "zod";
+import { account, accountSchema, keySchema, sharedWithSchema } from "./account-config.ts";
 import * as field from "./config-fields.ts";
 import { discoverySchemaFor } from "./discovery-config.ts";
-import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import { checkAddresses, customSchema, gpuExporterSchema } from "./node-sources-config.ts";
 import { costSchema, pricesSchema } from "./price-config.ts";
 import { telemetrySchema } from "./telemetry-config.ts";
@@ -17,13 +17,6 @@ import { http2Schema, nodeHttp2Schema, nodeTlsSchema, serverTlsSchema } from "./
 export const ENGINES = ["vllm", "sglang", "llamacpp", "tgi", "trtllm", "triton", "custom"] as const;
 /** A serving engine that has an adapter. */
 export type EngineName = (typeof ENGINES)[number];
-
-/** What a key may do. */
-export const SCOPES = ["infer", "admin"] as const;
-/** What a key may do. */
-export type Scope = (typeof SCOPES)[number];
-
-const account = () => field.name("an account").default(DEFAULT_ACCOUNT).describe("The account that owns it.");
 
 export const dataSchema = z
   .strictObject(
@@ -264,32 +257,6 @@ export const evidenceSchema = z
   .prefault({})
   .describe("What is kept about decisions.");
 
-export const keySchema = z.strictObject(
-  {
-    name: field.name("a key name").describe("How logs and metrics call the key."),
-    value_env: field.envName().describe("The environment variable that holds the key."),
-    account: account(),
-    scopes: z
-      .array(field.oneOf(SCOPES), field.list)
-      .min(1, { error: "a key needs a scope: infer or admin" })
-      .default(["infer"])
-      .describe("infer: the data port. admin: the admin port."),
-  },
-  field.mapping,
-);
-
-export const accountSchema = z.strictObject(
-  {
-    name: field.name("an account").describe("The account's name."),
-    default_policy: field
-      .name("a policy")
-      .nullable()
-      .default(null)
-      .describe("For models without a policy. null: balanced, families in order of registration."),
-  },
-  field.mapping,
-);
-
 const servedModelSchema = z.union(
   [
     field.modelName(),
@@ -324,6 +291,7 @@ const nodeObject = z.strictObject(
     url: field.nodeUrl().describe("Origin and path prefix of the serving endpoint."),
     family: field.name("an accelerator family").describe("The accelerator family, such as H100."),
     account: account(),
+    shared_with: sharedWithSchema,
     display_name: field.text("a text").max(256).optional().describe("For people."),
     engine: field.oneOf(ENGINES).optional().describe("The serving engine. Default: detected."),
     custom: customSchema.optional().describe("Only with engine: custom."),

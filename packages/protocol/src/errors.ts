@@ -155,7 +155,13 @@ export const ERRORS = table({
   invalid_api_key: {
     ...invalid,
     ...unauthorized,
-    message: () => "the API key is not known here: check that it is a key of this gateway",
+    message: ({ fault }: { fault: KeyFault }) => KEY_FAULTS[fault],
+  },
+  expired_api_key: {
+    ...invalid,
+    ...unauthorized,
+    message: ({ key, expiredAt }: { key: string; expiredAt: string }) =>
+      `the key ${quoted(key)} expired at ${expiredAt}: use a new one`,
   },
   key_scope: {
     ...invalid,
@@ -164,6 +170,22 @@ export const ERRORS = table({
     status: 403,
     message: ({ key, scope }: { key: string; scope: string }) =>
       `the key ${quoted(key)} lacks the scope ${quoted(scope)}: use a key that has it`,
+  },
+  model_not_allowed: {
+    ...invalid,
+    type: "permission_error",
+    anthropicType: "permission_error",
+    status: 403,
+    message: ({ key, model, allowed }: { key: string; model: string; allowed: readonly string[] }) =>
+      `the key ${quoted(key)} may not use the model ${quoted(model)}: ${allowedOnly("models", allowed)}`,
+  },
+  policy_not_allowed: {
+    ...invalid,
+    type: "permission_error",
+    anthropicType: "permission_error",
+    status: 403,
+    message: ({ key, policy, allowed }: { key: string; policy: string; allowed: readonly string[] }) =>
+      `the key ${quoted(key)} may not use the policy ${quoted(policy)}: ${allowedOnly("policies", allowed)}`,
   },
   not_found: {
     ...invalid,
@@ -343,6 +365,22 @@ export function errorBody(
 /** What a caller sent goes into a text cut and escaped: it may be a whole prompt in the wrong place. */
 function quoted(value: string): string {
   return JSON.stringify(value.length > 128 ? `${value.slice(0, 128)}…` : value);
+}
+
+/** What is wrong with a key that was sent. */
+const KEY_FAULTS = {
+  unknown: "the API key is not known here: check that it is a key of this gateway",
+  malformed: "the API key can't be read: send one key as authorization: Bearer KEY, or as x-api-key: KEY",
+  several: "the request has several API keys: send one, as authorization: Bearer KEY or as x-api-key: KEY",
+} as const;
+/** What is wrong with a key that was sent. */
+export type KeyFault = keyof typeof KEY_FAULTS;
+
+/** The same for what a key is restricted to. */
+function allowedOnly(what: string, allowed: readonly string[]): string {
+  if (allowed.length === 0) return `there are no ${what} that it may use`;
+  const first = allowed.slice(0, 20).map(quoted).join(", ");
+  return allowed.length > 20 ? `it may use ${first} and ${allowed.length - 20} more` : `it may use ${first}`;
 }
 
 /** A list of names that helps: all of them when they are few. */

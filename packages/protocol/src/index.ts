@@ -1,3 +1,4 @@
+export { ALL_ACCOUNTS, SCOPES, type Scope } from "./account-config.ts";
 export * from "./complete-config.ts";
 export * from "./config.ts";
 export {

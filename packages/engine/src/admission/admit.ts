@@ -4,9 +4,21 @@ import type { Account, Directory, Model, Policy } from "../directory.ts";
 import type { PolicySource } from "../reasons.ts";
 import { createRouteRequest, type RouteRequest } from "../route-request.ts";
 
+/** What a caller may name. */
+export interface CallRights {
+  /** Null: every model of the account. */
+  readonly models: ReadonlySet<string> | null;
+  /** Policies that its requests may run under, however they are found. Null: all. */
+  readonly policies: ReadonlySet<string> | null;
+}
+
+/** Everything that the account has. */
+export const ALL_RIGHTS: CallRights = { models: null, policies: null };
+
 /** A call as the gateway read it. */
 export interface RoutingCall {
   account: string;
+  rights: CallRights;
   model: string;
   /** Policy override, null: none. */
   policy: string | null;
@@ -30,10 +42,16 @@ export interface RoutingCall {
 /** Why a call was refused, with the names that would have been right. */
 export interface Refusal {
   kind: "refused";
-  code: "model_not_found" | "policy_not_found" | "family_not_found" | "no_node_available";
-  /** The name that was not found. */
+  code:
+    | "model_not_found"
+    | "policy_not_found"
+    | "family_not_found"
+    | "no_node_available"
+    | "model_not_allowed"
+    | "policy_not_allowed";
+  /** The name that was not found, or may not be used. */
   name: string;
-  /** Names of this account that exist, sorted. */
+  /** Names of this account that exist and that the caller may use, sorted. */
   known: string[];
 }
 
@@ -44,11 +62,16 @@ export type Admission = { kind: "admitted"; request: RouteRequest } | Refusal;
  * is refused, never replaced by a default.
  */
 export function admit(directory: Directory, call: RoutingCall, nowMs: number): Admission {
+  const { rights } = call;
   const account = directory.accounts.get(call.account);
+  // before it is looked for: which other models there are is not the caller's to know
+  if (rights.models !== null && !rights.models.has(call.model)) {
+    return { kind: "refused", code: "model_not_allowed", name: call.model, known: allowedModels(account, rights) };
+  }
   const model = account?.models.get(call.model);
   if (account === undefined || model === undefined) {
     const isComplete = account === undefined || account.isCatalogComplete;
-    const known = account === undefined ? [] : [...account.models.keys()].sort();
+    const known = allowedModels(account, rights);
     return { kind: "refused", code: isComplete ? "model_not_found" : "no_node_available", name: call.model, known };
   }
   const found = resolvePolicy(account, model, call.policy);
@@ -57,17 +80,17 @@ export function admit(directory: Directory, call: RoutingCall, nowMs: number): A
       kind: "refused",
       code: "policy_not_found",
       name: call.policy ?? "",
-      known: [...account.policies.keys(), account.builtInPolicy.name].sort(),
+      known: allowedPolicies(account, rights),
     };
   }
-  const hintFamily = call.accelerator === null ? -1 : (directory.familyIndex.get(call.accelerator) ?? -2);
+  if (rights.policies !== null && !rights.policies.has(found.policy.name)) {
+    const { name } = found.policy;
+    return { kind: "refused", code: "policy_not_allowed", name, known: allowedPolicies(account, rights) };
+  }
+  const hintFamily = call.accelerator === null ? -1 : familyOf(directory, account, call.accelerator);
   if (hintFamily === -2) {
-    return {
-      kind: "refused",
-      code: "family_not_found",
-      name: call.accelerator ?? "",
-      known: [...directory.families].sort(),
-    };
+    const known = [...familiesOf(account)].map((family) => directory.families[family] ?? "").sort();
+    return { kind: "refused", code: "family_not_found", name: call.accelerator ?? "", known };
   }
   return {
     kind: "admitted",
@@ -87,6 +110,40 @@ export function admit(directory: Directory, call: RoutingCall, nowMs: number): A
       admittedAtMs: nowMs,
     }),
   };
+}
+
+/** The models of an account that a caller may use, sorted. */
+export function allowedModels(account: Account | undefined, { models }: CallRights): string[] {
+  const names = account === undefined ? [] : [...account.models.keys()];
+  return names.filter((name) => models === null || models.has(name)).sort();
+}
+
+function allowedPolicies(account: Account, { policies }: CallRights): string[] {
+  const names = [...account.policies.keys(), account.builtInPolicy.name];
+  return names.filter((name) => policies === null || policies.has(name)).sort();
+}
+
+/** Index of a family that the account has to do with; -2: there is none of that name. */
+function familyOf(directory: Directory, account: Account, name: string): number {
+  const family = directory.familyIndex.get(name) ?? -2;
+  return familiesOf(account).has(family) ? family : -2;
+}
+
+/** Families of each account's nodes and policies. An update replaces the account, and with it what is kept here. */
+const familiesByAccount = new WeakMap<Account, ReadonlySet<number>>();
+
+function familiesOf(account: Account): ReadonlySet<number> {
+  const known = familiesByAccount.get(account);
+  if (known !== undefined) return known;
+  const families = new Set<number>(account.builtInPolicy.chainFamilies);
+  for (const { chainFamilies } of account.policies.values()) for (const family of chainFamilies) families.add(family);
+  for (const { nodesOfFamily } of account.models.values()) {
+    nodesOfFamily.forEach((nodes, family) => {
+      if (nodes > 0) families.add(family);
+    });
+  }
+  familiesByAccount.set(account, families);
+  return families;
 }
 
 /** The policy of a call and how it was found; null when the override names none of the account's policies. */

@@ -5,9 +5,9 @@ import { ERRORS } from "@zml/protocol/errors";
 import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type { DataPlane } from "../data-plane.ts";
 import type { ErrorOptions, Exchange } from "../exchange.ts";
-import { authenticate } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
+import { refusalOf } from "./refuse-caller.ts";
 
 /** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body but base64. */
 const BYTES_PER_TOKEN = 4;
@@ -31,17 +31,14 @@ export async function admitRequest(
   beforeBody: () => void,
 ): Promise<AdmittedRequest | null> {
   const { headers } = exchange.request;
-  const caller = authenticate(headers, plane.keys);
+  const caller = plane.keys.identify(exchange.request.rawHeaders);
   exchange.routing = { reason: "refused" };
-  if (caller.kind === "refused") {
-    exchange.fail(caller.code, ERRORS[caller.code].message(), leaveBody(plane, exchange));
+  if (caller.kind !== "known") {
+    const { code, message } = refusalOf(caller);
+    exchange.fail(code, message, leaveBody(plane, exchange));
     return null;
   }
-  if (caller.kind === "forbidden") {
-    const message = ERRORS.key_scope.message({ key: caller.key, scope: "infer" });
-    exchange.fail("key_scope", message, leaveBody(plane, exchange));
-    return null;
-  }
+  const { rights } = caller;
   const { limits } = plane.settings;
   const policyHeader = textOf(headers[POLICY_HEADER]);
   const acceleratorHeader = textOf(headers[ACCELERATOR_HEADER]);
@@ -62,7 +59,8 @@ export async function admitRequest(
   }
   const { scan } = body;
   const call: RoutingCall = {
-    account: caller.account,
+    account: rights.account,
+    rights,
     model: scan.model,
     policy: policyHeader ?? scan.policy,
     accelerator: acceleratorHeader ?? scan.accelerator,
@@ -91,6 +89,16 @@ export async function admitRequest(
     case "policy_not_found":
       exchange.fail("policy_not_found", ERRORS.policy_not_found.message({ policy: name, known }), { param: "policy" });
       break;
+    case "model_not_allowed": {
+      const message = ERRORS.model_not_allowed.message({ key: rights.key ?? "", model: name, allowed: known });
+      exchange.fail("model_not_allowed", message, { param: "model" });
+      break;
+    }
+    case "policy_not_allowed": {
+      const message = ERRORS.policy_not_allowed.message({ key: rights.key ?? "", policy: name, allowed: known });
+      exchange.fail("policy_not_allowed", message, { param: "policy" });
+      break;
+    }
     case "family_not_found": {
       const message = ERRORS.family_not_found.message({ family: name, known });
       exchange.fail("family_not_found", message, { param: "accelerator" });

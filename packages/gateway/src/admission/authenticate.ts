@@ -1,38 +1,78 @@
 /** Who calls: the key's holder, or nobody. */
 
-import { hash } from "node:crypto";
-import type { IncomingHttpHeaders } from "node:http";
+import { ALL_RIGHTS, type CallRights } from "@zml/engine";
 import { DEFAULT_ACCOUNT } from "@zml/protocol/fixed-names";
-import type { WorkerKey } from "../thread-messages.ts";
+import { createKeyDigest, type KeyDigest } from "../config/key-digest.ts";
+import type { WorkerKey, WorkerKeys } from "../thread-messages.ts";
+import { type PresentedKey, presentedKey } from "./presented-key.ts";
 
-export type Caller =
-  | { kind: "known"; account: string }
-  | { kind: "refused"; code: "missing_api_key" | "invalid_api_key" }
-  | { kind: "forbidden"; key: string };
-
-/** The one caller of a gateway that asks for no key. */
-const ANYBODY: Caller = { kind: "known", account: DEFAULT_ACCOUNT };
-
-/**
- * Finds the caller by the key in `Authorization: Bearer` or `x-api-key`. Keys are compared by their SHA-256, so that
- * the time taken tells nothing about a key.
- */
-export function authenticate(headers: IncomingHttpHeaders, keys: ReadonlyMap<string, WorkerKey>): Caller {
-  if (keys.size === 0) return ANYBODY;
-  const presented = presentedKey(headers);
-  if (presented === null) return { kind: "refused", code: "missing_api_key" };
-  const key = keys.get(hash("sha256", presented));
-  if (key === undefined) return { kind: "refused", code: "invalid_api_key" };
-  if (!key.scopes.includes("infer")) return { kind: "forbidden", key: key.name };
-  return { kind: "known", account: key.account };
+/** What a caller may do, and as whom. */
+export interface CallerRights extends CallRights {
+  readonly account: string;
+  /** Name of its key; null: no key is asked. */
+  readonly key: string | null;
 }
 
-function presentedKey(headers: IncomingHttpHeaders): string | null {
-  const { authorization } = headers;
-  if (authorization !== undefined) {
-    const match = /^bearer +(\S+)$/i.exec(authorization);
-    if (match !== null) return match[1] as string;
+export type Caller =
+  | { readonly kind: "known"; readonly rights: CallerRights }
+  | { readonly kind: "missing" }
+  | { readonly kind: "invalid"; readonly fault: "unknown" | Extract<PresentedKey, { kind: "faulty" }>["fault"] }
+  | { readonly kind: "expired"; readonly key: string; readonly expiredAt: string }
+  | { readonly kind: "forbidden"; readonly key: string };
+
+interface HeldKey {
+  readonly name: string;
+  readonly mayInfer: boolean;
+  /** Unix ms; infinite: never. */
+  readonly expiresAtMs: number;
+  readonly rights: CallerRights;
+  readonly known: Caller;
+}
+
+const MISSING: Caller = { kind: "missing" };
+const UNKNOWN: Caller = { kind: "invalid", fault: "unknown" };
+
+/** The keys of one worker, by digest. Replaced as a whole: what is taken out is refused from the next request on. */
+export class CallerKeys {
+  readonly #digest: KeyDigest;
+  readonly #held: ReadonlyMap<string, HeldKey>;
+  readonly #anybody: Caller;
+
+  constructor({ pepper, list }: WorkerKeys) {
+    this.#digest = createKeyDigest(pepper);
+    this.#held = new Map(list.map((key) => [key.digest, heldKey(key)]));
+    const rights: CallerRights = { ...ALL_RIGHTS, account: DEFAULT_ACCOUNT, key: null };
+    this.#anybody = { kind: "known", rights };
   }
-  const apiKey = headers["x-api-key"];
-  return typeof apiKey === "string" && apiKey !== "" ? apiKey : null;
+
+  /**
+   * Finds the caller of a request; without keys everybody is one.
+   *
+   * @param unixMs time of day, asked for when a key has an end
+   */
+  identify(rawHeaders: readonly string[], unixMs: () => number = Date.now): Caller {
+    if (this.#held.size === 0) return this.#anybody;
+    const presented = presentedKey(rawHeaders);
+    if (presented.kind === "none") return MISSING;
+    if (presented.kind === "faulty") return { kind: "invalid", fault: presented.fault };
+    const key = this.#held.get(this.#digest(presented.value));
+    if (key === undefined) return UNKNOWN;
+    if (key.expiresAtMs !== Number.POSITIVE_INFINITY && key.expiresAtMs <= unixMs()) {
+      return { kind: "expired", key: key.name, expiredAt: new Date(key.expiresAtMs).toISOString() };
+    }
+    return key.mayInfer ? key.known : { kind: "forbidden", key: key.name };
+  }
+}
+
+function heldKey(key: WorkerKey): HeldKey {
+  const { name, account, models, policies } = key;
+  const setOf = (names: readonly string[] | null) => (names === null ? null : new Set(names));
+  const rights: CallerRights = { account, key: name, models: setOf(models), policies: setOf(policies) };
+  return {
+    name,
+    mayInfer: key.scopes.includes("infer"),
+    expiresAtMs: key.expiresAtMs,
+    rights,
+    known: { kind: "known", rights },
+  };
 }

@@ -1,4 +1,5 @@
 import { type ConfigIssue, isLoopback, type ListenAddress, parseListen } from "@zml/protocol";
+import { hasExpired } from "./check-keys.ts";
 import { own, type RawFile, section, textOf } from "./raw-file.ts";
 
 interface Port {
@@ -10,17 +11,19 @@ interface Port {
 }
 
 /** The rules about the two ports: no open door by accident, and not one door for both. */
-export function checkListeners(file: RawFile, defaults: { data: string; admin: string }): ConfigIssue[] {
+export function checkListeners(file: RawFile, defaults: { data: string; admin: string }, nowMs: number): ConfigIssue[] {
   const data = port(file, "data", defaults.data);
   const admin = port(file, "admin", defaults.admin);
   const issues: ConfigIssue[] = [];
   for (const one of [data, admin]) {
-    if (one === null || isLoopback(one.address.host) || one.allowUnauthenticated || hasKeys(file)) continue;
+    if (one === null || isLoopback(one.address.host) || one.allowUnauthenticated) continue;
+    const lack = lackOfKeys(file, one.name, nowMs);
+    if (lack === null) continue;
     issues.push({
       path: [one.name, "listen"],
       at: "value",
-      message: `other machines can reach ${one.address.host} and there are no keys`,
-      hint: `add keys, listen on 127.0.0.1, or say ${one.name}.allow_unauthenticated: true`,
+      message: `other machines can reach ${one.address.host} and there ${lack.message}`,
+      hint: `${lack.hint}, listen on 127.0.0.1, or say ${one.name}.allow_unauthenticated: true`,
     });
   }
   if (data !== null && admin !== null && overlap(data.address, admin.address)) {
@@ -74,11 +77,30 @@ function port(file: RawFile, name: "data" | "admin", fallback: string): Port | n
   return { name, address, isGiven: given !== undefined, allowUnauthenticated };
 }
 
-/** A broken list of keys has its own message; a second one about the open door would only confuse. */
-function hasKeys(file: RawFile): boolean {
+/**
+ * What is missing for a port that other machines reach. Null: nothing. The data port needs a key that opens it; to the
+ * admin port its probes are reason enough, and without a key for it the rest of it is closed. A broken list of keys has
+ * its own message; a second one about the open door would only confuse.
+ */
+function lackOfKeys(file: RawFile, name: Port["name"], nowMs: number): { message: string; hint: string } | null {
   const keys = own(file.top, "keys");
-  return keys !== undefined && !(Array.isArray(keys) && keys.length === 0);
+  if (keys === undefined) return NO_KEYS;
+  if (!Array.isArray(keys) || keys.length > file.keys.length) return null;
+  if (keys.length === 0) return NO_KEYS;
+  if (name === "admin") return null;
+  const fitting = file.keys.filter((key) => {
+    const scopes = own(key, "scopes") ?? DEFAULT_SCOPES;
+    return !Array.isArray(scopes) || scopes.some((scope: unknown) => scope === "infer");
+  });
+  if (fitting.length === 0) {
+    return { message: "is no key with the scope infer", hint: "add a key with scopes: [infer]" };
+  }
+  if (fitting.some((key) => !hasExpired(key, nowMs))) return null;
+  return { message: "is no key with the scope infer that has not expired", hint: "add one, or give one a later end" };
 }
+
+const NO_KEYS = { message: "are no keys", hint: "add keys" };
+const DEFAULT_SCOPES = ["infer"];
 
 function overlap(left: ListenAddress, right: ListenAddress): boolean {
   if (left.port !== right.port || left.port === 0) return false;

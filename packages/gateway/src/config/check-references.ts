@@ -1,4 +1,5 @@
 import {
+  ALL_ACCOUNTS,
   BUILT_IN_POLICY,
   type ConfigIssue,
   type ConfigPath,
@@ -7,6 +8,7 @@ import {
   PLACEHOLDER_FAMILY,
 } from "@zml/protocol";
 import { checkDiscovery, isLabelled, rawSources, rawTemplates } from "./check-discovery.ts";
+import { checkKeys, textsOf } from "./check-keys.ts";
 import { checkPrices, rawFeeds } from "./check-prices.ts";
 import { bothLines } from "./config-problem.ts";
 import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
@@ -21,8 +23,22 @@ export interface Findings {
 export type LineOf = (path: ConfigPath) => number;
 
 /** The rules about names: each is there once, and what names another object names one that exists. */
-export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
+export function checkReferences(file: RawFile, lineOf: LineOf, nowMs: number): Findings {
   const prices = checkPrices(file);
+  const policies = policyNames(file);
+  const models = servedByAccount(file);
+  const registered = byAccount(file.models);
+  const keys = checkKeys(file, {
+    nowMs,
+    namesOf: (key) => {
+      const served = models.get(accountOf(key)) ?? new Set<string>();
+      const named = (registered.get(accountOf(key)) ?? []).flatMap((model) => textOf(model, "name") ?? []);
+      return {
+        models: served === "open" ? served : new Set([...served, ...named]),
+        policies: policies.get(accountOf(key)) ?? new Set(),
+      };
+    },
+  });
   const errors = [
     ...duplicates(file.accounts, { what: "account", key: "name", isPerAccount: false }, lineOf),
     ...duplicates(file.keys, { what: "key", key: "name", isPerAccount: true }, lineOf),
@@ -42,6 +58,7 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
     ),
     ...nodeShapes(file).flatMap((node) => duplicateServedModels(node, lineOf)),
     ...unknownAccounts(file),
+    ...keys.errors,
     ...unknownPolicies(file),
     ...reservedPolicies(file),
     ...customWithoutEngine(file),
@@ -56,6 +73,7 @@ export function checkReferences(file: RawFile, lineOf: LineOf): Findings {
       ...adaptersWithoutBase(file),
       ...sharedUrls(file, lineOf),
       ...prices.warnings,
+      ...keys.warnings,
     ],
   };
 }
@@ -147,11 +165,14 @@ function servedModels(node: RawEntry): { name: string; path: ConfigPath }[] {
 function unknownAccounts(file: RawFile): ConfigIssue[] {
   const known = new Set([DEFAULT_ACCOUNT, ...file.accounts.flatMap((account) => textOf(account, "name") ?? [])]);
   const owned = [...file.keys, ...nodeShapes(file), ...file.policies, ...file.models];
-  return owned.flatMap((entry) => {
-    const account = textOf(entry, "account");
-    if (account === undefined || known.has(account)) return [];
-    return [unknownName([...entry.path, "account"], { what: "account", section: "accounts", name: account, known })];
+  const owners = owned.flatMap((entry) => {
+    const text = textOf(entry, "account");
+    return text === undefined ? [] : [{ text, path: [...entry.path, "account"] }];
   });
+  const shared = nodeShapes(file).flatMap((node) => textsOf(node, "shared_with"));
+  return [...owners, ...shared.filter(({ text }) => text !== ALL_ACCOUNTS)]
+    .filter(({ text }) => !known.has(text))
+    .map(({ text, path }) => unknownName(path, { what: "account", section: "accounts", name: text, known }));
 }
 
 function unknownPolicies(file: RawFile): ConfigIssue[] {
@@ -159,10 +180,7 @@ function unknownPolicies(file: RawFile): ConfigIssue[] {
     ...file.models.map((model) => ({ entry: model, key: "policy", account: accountOf(model) })),
     ...file.accounts.map((account) => ({ entry: account, key: "default_policy", account: textOf(account, "name") })),
   ];
-  const namesOf = new Map<string, Set<string>>();
-  for (const [account, policies] of byAccount(file.policies)) {
-    namesOf.set(account, new Set(policies.flatMap((policy) => textOf(policy, "name") ?? [])));
-  }
+  const namesOf = policyNames(file);
   return uses.flatMap(({ entry, key, account }) => {
     const name = textOf(entry, key);
     if (name === undefined || name === BUILT_IN_POLICY) return [];
@@ -170,6 +188,14 @@ function unknownPolicies(file: RawFile): ConfigIssue[] {
     if (known.has(name)) return [];
     return [unknownName([...entry.path, key], { what: "policy", section: "policies", name, known, account })];
   });
+}
+
+function policyNames(file: RawFile): Map<string, Set<string>> {
+  const namesOf = new Map<string, Set<string>>();
+  for (const [account, policies] of byAccount(file.policies)) {
+    namesOf.set(account, new Set(policies.flatMap((policy) => textOf(policy, "name") ?? [])));
+  }
+  return namesOf;
 }
 
 interface UnknownName {
@@ -215,7 +241,7 @@ function customWithoutEngine(file: RawFile): ConfigIssue[] {
 
 /** Its nodes may come later, so it is no error. */
 function familiesWithoutNodes(file: RawFile): ConfigIssue[] {
-  const nodesOf = byAccount(nodeShapes(file));
+  const nodesOf = nodesByAccount(file);
   const open = openAccounts(file, "family");
   return file.policies.flatMap((policy) => {
     if (open.has(accountOf(policy))) return [];
@@ -260,7 +286,7 @@ function modelsWithoutNodes(file: RawFile): ConfigIssue[] {
 function servedByAccount(file: RawFile): Map<string, Set<string> | "open"> {
   const served = new Map<string, Set<string> | "open">();
   const open = openAccounts(file, "models");
-  for (const [account, nodes] of byAccount(nodeShapes(file))) {
+  for (const [account, nodes] of nodesByAccount(file)) {
     const isOpen = open.has(account) || nodes.some((node) => !Array.isArray(own(node, "models")));
     served.set(account, isOpen ? "open" : new Set(nodes.flatMap((node) => servedModels(node).map((one) => one.name))));
   }
@@ -332,6 +358,21 @@ function sharedUrls(file: RawFile, lineOf: LineOf): ConfigIssue[] {
 
 function byAccount(list: readonly RawEntry[]): Map<string, RawEntry[]> {
   return Map.groupBy(list, accountOf);
+}
+
+/** The nodes that serve each account: its own, and those that are shared with it. */
+function nodesByAccount(file: RawFile): Map<string, RawEntry[]> {
+  const all = [DEFAULT_ACCOUNT, ...file.accounts.flatMap((account) => textOf(account, "name") ?? [])];
+  const served = new Map<string, RawEntry[]>();
+  for (const node of nodeShapes(file)) {
+    const shared = textsOf(node, "shared_with").map(({ text }) => text);
+    for (const account of new Set([accountOf(node), ...(shared.includes(ALL_ACCOUNTS) ? all : shared)])) {
+      const nodes = served.get(account);
+      if (nodes === undefined) served.set(account, [node]);
+      else nodes.push(node);
+    }
+  }
+  return served;
 }
 
 function accountOf(entry: RawEntry): string {

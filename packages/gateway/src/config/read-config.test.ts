@@ -251,6 +251,52 @@ describe("what may come later is a warning", () => {
   });
 });
 
+describe("keys and sharing", () => {
+  const accounts = "accounts: [{ name: default }, { name: team }]\n";
+  const key = (more: string) => `keys:\n  - { name: k, value_env: K, ${more} }\n`;
+  const closed = "nodes:\n  - { id: a, url: http://10.0.0.1:8000, family: H100, models: [llama3-70b] }\n";
+
+  test("a key that names what its account has not is refused, with the line and the nearest name", () => {
+    assert.deepEqual(errorsOf(`${closed}${key("models: [llama3-70b, lama3-70b]")}`, { K: "s" }), [
+      'zml.yaml:4:51 keys[0].models[1]: there is no model "lama3-70b" in the key\'s account: did you mean llama3-70b?',
+    ]);
+    assert.match(
+      errorsOf(`${closed}${key("policies: [fast]")}`, { K: "s" }).join(),
+      /4:\d+ keys\[0\]\.policies\[0\]: there is no policy "fast"/,
+    );
+    assert.deepEqual(warningsOf(`${closed}${key("policies: [zml-default]")}`, { K: "s" }), []);
+    // a node that lists no models may serve it
+    assert.deepEqual(warningsOf(`${node}${key("models: [anything]")}`, { K: "s" }), []);
+    assert.match(
+      errorsOf(`${accounts}${closed}${key("account: team, models: [llama3-70b]")}`, { K: "s" }).join(),
+      /no model "llama3-70b" in the key's account/,
+    );
+  });
+
+  test("what is shared with an account is its own to name", () => {
+    for (const shared of ["[team]", '["*"]']) {
+      const nodes = closed.replace("models:", `shared_with: ${shared}, models:`);
+      assert.deepEqual(warningsOf(`${accounts}${nodes}${key("account: team, models: [llama3-70b]")}`, { K: "s" }), []);
+    }
+    const unknown = closed.replace("models:", "shared_with: [teem], models:");
+    assert.match(
+      errorsOf(`${accounts}${unknown}`).join(),
+      /nodes\[0\]\.shared_with\[0\]: there is no account "teem": did you mean team\?/,
+    );
+  });
+
+  test("a key that has expired is told of, and is no error", () => {
+    const text = `${node}${key("expires_at: 2020-01-01T00:00:00+02:00")}`;
+    assert.match(warningsOf(text, { K: "s" }).join(), /4:42 keys\[0\]\.expires_at: the key expired at 2020-01-01/);
+    for (const wrong of ["2027-02-30T00:00:00Z", "tomorrow", "2027-01-01", "2027-01-01 00:00:00Z", "17"]) {
+      assert.match(
+        errorsOf(`${node}${key(`expires_at: ${wrong}`)}`, { K: "s" }).join(),
+        /expected a time such as 2027/,
+      );
+    }
+  });
+});
+
 describe("the ports", () => {
   test("a port that other machines reach needs keys or the operator's word", () => {
     for (const port of ["data", "admin"]) {
@@ -262,6 +308,17 @@ describe("the ports", () => {
         assert.deepEqual(warningsOf(`${text}keys: [{ name: k, value_env: K }]\n`, { K: "secret" }), []);
       }
     }
+  });
+
+  test("keys that may not infer, or may no longer, don't open the data port to other machines", () => {
+    const errors = (key: string) =>
+      errorsOf(`${node}data: { listen: "0.0.0.0:9000" }\nkeys:\n  - { name: k, value_env: K, ${key} }\n`, { K: "s" });
+    assert.deepEqual(errors("scopes: [admin, read]"), [
+      "zml.yaml:3:17 data.listen: other machines can reach 0.0.0.0 and there is no key with the scope infer: add a key with scopes: [infer], listen on 127.0.0.1, or say data.allow_unauthenticated: true",
+    ]);
+    assert.match(errors("expires_at: 2020-01-01T00:00:00Z").join(), /no key with the scope infer that has not expired/);
+    const good = "keys: [{ name: k, value_env: K, expires_at: 2999-01-01T00:00:00Z }]\n";
+    assert.deepEqual(warningsOf(`${node}data: { listen: "0.0.0.0:9000" }\n${good}`, { K: "s" }), []);
   });
 
   test("the word for one port doesn't open the other", () => {

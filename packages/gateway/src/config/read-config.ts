@@ -25,6 +25,8 @@ export interface ReadConfigOptions {
   readonly env: Environment;
   /** Processor cores, for the default of `workers`. */
   readonly cores?: number;
+  /** Unix ms, for keys that have ended. Default: now. */
+  readonly nowMs?: number;
 }
 
 export interface ReadConfigResult {
@@ -44,7 +46,7 @@ export interface ReadConfigResult {
  */
 export function readConfig(
   text: string,
-  { fileName, env, cores = availableParallelism() }: ReadConfigOptions,
+  { fileName, env, cores = availableParallelism(), nowMs = Date.now() }: ReadConfigOptions,
 ): ReadConfigResult {
   const yaml = readYaml(text);
   const failed = (errors: ConfigProblem[], warnings: ConfigProblem[] = []): ReadConfigResult => ({
@@ -65,11 +67,11 @@ export function readConfig(
 
   const file = rawFile(yaml.value);
   const parsed = parseConfigFile(yaml.value);
-  const names = checkReferences(file, (path) => yaml.place(path, "value").line);
+  const names = checkReferences(file, (path) => yaml.place(path, "value").line, nowMs);
   const issues = [
     ...("issues" in parsed ? parsed.issues : checkNumbers(parsed.file)),
     ...names.errors,
-    ...checkListeners(file, DEFAULT_LISTEN),
+    ...checkListeners(file, DEFAULT_LISTEN, nowMs),
     ...checkSecrets(file, env),
   ];
   const located = (issue: ConfigIssue) => problemAt(fileName, yaml.place(issue.path, issue.at), issue);

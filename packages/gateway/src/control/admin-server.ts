@@ -1,14 +1,14 @@
 /** The admin port: what operators ask. Plain `node:http`, since its few routes need no framework. */
 
-import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERRORS, type ErrorCode, errorBody, isLoopback, type ListenAddress } from "@zml/protocol";
+import { keyDigest } from "../config/key-digest.ts";
 import type { PricesReportJson } from "../cost/index.ts";
 import type { DiscoveryReportJson } from "../discovery/index.ts";
 import type { DecisionJson } from "../evidence/decision-json.ts";
 import { createServer } from "../node-http.ts";
-import type { WorkerKey } from "../thread-messages.ts";
+import type { WorkerKeys } from "../thread-messages.ts";
 import type { FleetReportJson } from "./fleet-report.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import { listenError } from "./port-probe.ts";
@@ -16,7 +16,7 @@ import { listenError } from "./port-probe.ts";
 /** Who may ask. */
 export interface AdminAccess {
   /** All keys; those with the scope `admin` open the port. */
-  readonly keys: readonly WorkerKey[];
+  readonly keys: WorkerKeys;
   readonly allowUnauthenticated: boolean;
 }
 
@@ -138,14 +138,16 @@ export class AdminServer {
   /** Denies by default: without keys only this machine gets in, unless the operator said otherwise. */
   #authorize(request: IncomingMessage): Answer | null {
     const { keys, allowUnauthenticated } = this.#sources.access();
-    const isOpen = !keys.some(({ scopes }) => scopes.includes("admin"));
+    const isOpen = !keys.list.some(({ scopes }) => scopes.includes("admin"));
     if (isOpen && (isLoopback(this.#host) || allowUnauthenticated)) return null;
     const [, given] = /^bearer +([!-~]+)$/i.exec(request.headers.authorization ?? "") ?? [];
     const challenge = { headers: { "www-authenticate": "Bearer" } };
     if (given === undefined) return { ...refuse("missing_api_key", ERRORS.missing_api_key.message()), ...challenge };
-    const digest = createHash("sha256").update(given).digest();
-    const key = keys.find(({ sha256 }) => timingSafeEqual(Buffer.from(sha256, "hex"), digest));
-    if (key === undefined) return { ...refuse("invalid_api_key", ERRORS.invalid_api_key.message()), ...challenge };
+    const digest = keyDigest(keys.pepper, given);
+    const key = keys.list.find((one) => one.digest === digest && one.expiresAtMs > Date.now());
+    if (key === undefined) {
+      return { ...refuse("invalid_api_key", ERRORS.invalid_api_key.message({ fault: "unknown" })), ...challenge };
+    }
     if (key.scopes.includes("admin")) return null;
     return refuse("key_scope", ERRORS.key_scope.message({ key: key.name, scope: "admin" }));
   }

@@ -310,7 +310,7 @@ test("keys cross as hashes, node keys as they are", () => {
   const text = `keys: [{ name: app, value_env: APP }]\n${nodes(node("a", "family: H100, models: [m], api_key_env: A"))}`;
   const { updates } = apply(text, { APP: "caller-key", A: "node-key" });
   assert.equal(updates[0]?.nodes?.[0]?.apiKey, "node-key");
-  assert.equal(updates[0]?.keys?.[0]?.sha256.length, 64);
+  assert.equal(updates[0]?.keys?.list[0]?.digest.length, 64);
   assert.ok(!JSON.stringify(updates[0]?.keys).includes("caller-key"));
 });
 

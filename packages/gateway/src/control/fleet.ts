@@ -18,7 +18,7 @@ import type { Config, EngineName, NodeConfig } from "@zml/protocol";
 import type { ReportedModel } from "../availability/adapters/adapter.ts";
 import type { NodeSpec } from "../availability/index.ts";
 import { type ConfigSecrets, NO_SECRETS } from "../config/resolve-secrets.ts";
-import type { WorkerKey, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
+import type { WorkerKeys, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
 import { type CompiledDirectory, compileDirectory, EMPTY_DIRECTORY, type PlacedNode } from "./compile-directory.ts";
 import { directoryDelta } from "./directory-delta.ts";
 import type { NameRegistry } from "./name-registry.ts";
@@ -106,7 +106,7 @@ export class Fleet {
   #workerNodes = new Map<number, WorkerNode>();
   #specs = new Map<number, NodeSpec>();
   #settings: WorkerSettings | null = null;
-  #keys: readonly WorkerKey[] | null = null;
+  #keys: WorkerKeys | null = null;
   #warned = new Set<string>();
   #modelRowsTaken = 0;
 

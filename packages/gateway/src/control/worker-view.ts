@@ -1,10 +1,10 @@
 /** What of a configuration reaches a worker. Pure. */
 
-import { createHash } from "node:crypto";
 import type { NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
+import { keyDigest, PROCESS_PEPPER } from "../config/key-digest.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
-import type { ServerTls, WorkerKey, WorkerNode } from "../thread-messages.ts";
+import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
 
@@ -60,12 +60,12 @@ export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSec
   return { cert, key: key.reveal(), clientCa, minVersion: config.minVersion };
 }
 
-/** The callers' keys, by hash: a worker can check one and never tell one. */
-export function workerKeys(secrets: ConfigSecrets): WorkerKey[] {
-  return secrets.keys.map(({ key, secret }) => ({
-    name: key.name,
-    account: key.account,
-    scopes: key.scopes,
-    sha256: createHash("sha256").update(secret.reveal()).digest("hex"),
-  }));
+/** The callers' keys, by digest: a worker can check one and never tell one. */
+export function workerKeys(secrets: ConfigSecrets, pepper = PROCESS_PEPPER): WorkerKeys {
+  const list = secrets.keys.map(({ key, secret }): WorkerKey => {
+    const { name, account, scopes, models, policies, expiresAt } = key;
+    const expiresAtMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
+    return { name, account, scopes, models, policies, expiresAtMs, digest: keyDigest(pepper, secret.reveal()) };
+  });
+  return { pepper, list };
 }

@@ -36,6 +36,12 @@ const FLUSH_MS = 100;
 /** Header fields of a head: bounded by its size, of which each takes 32 bytes at least. */
 const HEADER_FIELDS_MAX = 4096;
 
+/**
+ * What a head may have beyond `limits.header_bytes`: room for the other fields of a request whose key alone is as large as
+ * that, so that such a caller too is told about its key.
+ */
+export const KEY_MARGIN_BYTES = 2048;
+
 export class CallerSessions {
   readonly #settings: () => WorkerSettings;
   readonly #deadlines: Deadlines;
@@ -92,7 +98,7 @@ export class CallerSessions {
       settings: {
         maxConcurrentStreams: data.http2.maxStreams,
         initialWindowSize: data.http2.streamWindowBytes,
-        maxHeaderListSize: limits.headerBytes,
+        maxHeaderListSize: limits.headerBytes + KEY_MARGIN_BYTES,
         enablePush: false,
       },
       maxHeaderListPairs: HEADER_FIELDS_MAX,
@@ -192,7 +198,7 @@ class CallerSession {
     });
     const response = new StreamResponse(stream, headers[":method"] === "HEAD");
     this.#onCall({
-      request: callerRequestOf(stream, headers, response),
+      request: callerRequestOf(stream, { headers, rawHeaders }, response),
       response,
       isAcceptable: hasOneAuthority(rawHeaders),
       sendContinue: () => {

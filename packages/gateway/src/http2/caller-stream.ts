@@ -12,11 +12,11 @@ const BAD_GATEWAY = 502;
 /** The request: the stream itself, with what its head said. */
 export function callerRequestOf(
   stream: ServerHttp2Stream,
-  headers: IncomingHttpHeaders,
+  { headers, rawHeaders }: { headers: IncomingHttpHeaders; rawHeaders: readonly string[] },
   socket: CallerLink,
 ): CallerRequest {
   const { ":method": method, ":path": url } = headers;
-  return Object.assign(stream, { headers, method, url, httpVersionMajor: 2, socket });
+  return Object.assign(stream, { headers, rawHeaders, method, url, httpVersionMajor: 2, socket });
 }
 
 /** The answer on a stream. */

@@ -5,6 +5,7 @@
  */
 
 import {
+  ALL_RIGHTS,
   type Attempt,
   type AttemptEnd,
   type AttemptSample,
@@ -242,6 +243,7 @@ export class VirtualGateway implements RouterView {
       this.#decider.directory,
       {
         account: ACCOUNT,
+        rights: ALL_RIGHTS,
         model: MODEL,
         policy: target.name,
         accelerator: null,

@@ -69,7 +69,8 @@ export function compileDirectory(
   const chains = new Map(config.accounts.map(({ name }) => [name, accountChain(name, config.nodes, names, warnings)]));
   const policies = new Map<string, PolicyData>();
   for (const policy of config.policies) {
-    const data = compilePolicyData(policy, chains.get(policy.account) ?? [], names);
+    const index = names.policies.register(policy.account, policy.name);
+    const data = index < 0 ? null : compilePolicyData(policy, index, chains.get(policy.account) ?? [], names);
     if (data === null) warnings.push(tooMany(`policy ${policy.name} is left out`, "policies"));
     else policies.set(entryKey(policy.account, policy.name), data);
   }
@@ -102,9 +103,13 @@ function accountChain(account: string, nodes: Config["nodes"], names: NameRegist
     .map((family, order) => ({ family, priority: order + 1 }));
 }
 
-function compilePolicyData(policy: PolicyConfig, allFamilies: Chain, names: NameRegistry): PolicyData | null {
-  const index = names.policies.register(policy.account, policy.name);
-  if (index < 0) return null;
+/** @param allFamilies the chain of a policy that names no family. Families that have no index are left out. */
+export function compilePolicyData(
+  policy: PolicyConfig,
+  index: number,
+  allFamilies: Chain,
+  names: Pick<NameRegistry, "families">,
+): PolicyData {
   const stated = policy.acceleratorPreference
     .map(({ family, priority }) => ({ family: names.families.find("", family), priority }))
     .filter(({ family }) => family >= 0)

@@ -42,7 +42,7 @@ export function findDecision(id: string, { rings, names, unixOriginMs }: Evidenc
 }
 
 /** Names out of the registries of the control thread. */
-function namesOf(registry: NameRegistry): EvidenceNames {
+export function namesOf(registry: NameRegistry): EvidenceNames {
   return {
     model: (index) => {
       const found = registry.models.nameOf(index);

@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { configFileSchema } from "../packages/protocol/src/config.ts";
 import { ERROR_CODES, ERRORS, type ErrorCode, type ErrorParameters } from "../packages/protocol/src/errors.ts";
+import { cliTables } from "./reference-cli.ts";
 
 const BEGIN = "<!-- generated: npx node scripts/write-reference.ts -->";
 const END = "<!-- end of what is generated -->";
@@ -14,6 +15,7 @@ const END = "<!-- end of what is generated -->";
 export const GENERATED: readonly { readonly page: string; readonly make: () => string }[] = [
   { page: "docs/operations/configuration.md", make: configurationTables },
   { page: "docs/reference/errors.md", make: errorTable },
+  { page: "docs/reference/cli.md", make: cliTables },
 ];
 
 /**

@@ -147,11 +147,11 @@ test("a file that is not there, a gateway that is not there and an id that is no
   const gone = await fakeNode(t);
   gone.kill();
   const nobody = run(["explain", "x", "--admin", gone.url]);
-  assert.equal(nobody.status, 1);
-  assert.match(nobody.stderr, /no gateway answers at http:\S+ \(ECONNREFUSED\): start it, or/);
+  assert.equal(nobody.status, 3);
+  assert.match(nobody.stderr, /no gateway answers at http:\S+ \(ECONNREFUSED\): is zml serve running there\?/);
   const { admin } = await serve(t, file(t, PORTS));
   const unknown = run(["explain", "01890000-0000-7000-8000-000000000000", "--admin", admin]);
-  assert.equal(unknown.status, 1);
+  assert.equal(unknown.status, 5);
   assert.match(unknown.stderr, /^zml: there is no decision "01890000-/);
 });
 

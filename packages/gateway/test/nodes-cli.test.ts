@@ -82,7 +82,7 @@ test("nodes, prices and nodes check of a real gateway: text, JSON and exit codes
     (JSON.parse(json.stdout) as FleetReportJson).nodes.map(({ id }) => id),
     ["a"],
   );
-  assert.equal((await run(["nodes", "b", "--admin", admin])).status, 1);
+  assert.equal((await run(["nodes", "b", "--admin", admin])).status, 5);
   const prices = await run(["prices", "--admin", admin]);
   assert.equal(prices.status, 0);
   assert.match(prices.stdout, /no price feed is configured/);

@@ -2,7 +2,7 @@
 
 import type { DecisionJson } from "../evidence/decision-json.ts";
 import { explainText } from "../evidence/explain.ts";
-import { type AdminOptions, askAdmin } from "./ask-admin.ts";
+import { type AdminOptions, askAdmin, tellProblem } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -15,10 +15,7 @@ export interface ExplainOptions extends AdminOptions {
 export async function explain(terminal: Terminal, { id, json, ...admin }: ExplainOptions): Promise<number> {
   const path = `/admin/v1/decisions/${encodeURIComponent(id)}`;
   const answer = await askAdmin(terminal, admin, { path, members: ["decision", "families"] });
-  if ("problem" in answer) {
-    terminal.error(`zml: ${answer.problem}\n`);
-    return EXIT.failed;
-  }
+  if ("problem" in answer) return tellProblem(terminal, answer);
   terminal.out(json ? answer.text : `${explainText(answer.value as DecisionJson)}\n`);
   return EXIT.ok;
 }

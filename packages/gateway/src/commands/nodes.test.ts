@@ -6,9 +6,11 @@ import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { ERRORS } from "@zml/protocol";
 import type { FleetReportJson } from "../control/fleet-report.ts";
-import { type NodesOptions, nodes, type Watch } from "./nodes.ts";
+import { EXIT } from "./exit-codes.ts";
+import { type NodesOptions, nodes } from "./nodes.ts";
 import { node, report } from "./testing/fleet-fixture.ts";
 import { keptTerminal } from "./testing/kept-terminal.ts";
+import type { Watch } from "./watch-page.ts";
 
 const FLEET = report([node("a"), node("b", { family: "MI300X" })]);
 const CLEAR = "\u001b[H\u001b[J";
@@ -74,25 +76,31 @@ function watchOf(steps: readonly (() => void)[]): Watch & { waits: number[] } {
   };
 }
 
-test("what is no gateway, refuses the key or is not there is told with what to do, and ends with 1", async (t) => {
+test("what is no gateway, refuses the key or is not there is told with what to do, and ends with its own code", async (t) => {
   const admin = await adminPort(t, sends(200, "<html>"));
-  const ask = async (options: NodesOptions, env: Record<string, string> = {}) => {
+  const ask = async (options: NodesOptions, code: number, env: Record<string, string> = {}) => {
     const terminal = keptTerminal({ env });
-    assert.equal(await nodes(terminal, options, null), 1);
+    assert.equal(await nodes(terminal, options, null), code);
     assert.equal(terminal.stdout(), "");
     return terminal.stderr();
   };
-  assert.match(await ask(line(admin.url)), /answers, but not like a gateway: name the admin port with --admin\n$/);
+  assert.match(
+    await ask(line(admin.url), EXIT.failed),
+    /answers, but not like a gateway: name the admin port with --admin\n$/,
+  );
   admin.answer = sends(401, { error: { message: "give a key" } });
-  assert.match(await ask(line(admin.url)), /^zml: give a key \(--key-env VARIABLE names the key\)\n$/);
-  assert.match(await ask(line(admin.url, { keyEnv: "K" })), /the environment variable K is not set/);
+  assert.match(await ask(line(admin.url), EXIT.denied), /^zml: give a key \(put an admin key into ZML_ADMIN_KEY, or/);
+  assert.match(await ask(line(admin.url, { keyEnv: "K" }), EXIT.denied), /the environment variable K is not set/);
   admin.answer = (response, authorization) =>
     sends(403, { error: { message: `not ${authorization?.length}` } })(response, "");
-  const refused = await ask(line(admin.url, { keyEnv: "K" }), { K: "sesame" });
+  const refused = await ask(line(admin.url, { keyEnv: "K" }), EXIT.denied, { K: "sesame" });
   assert.match(refused, /^zml: not 13\n$/);
-  assert.match(await ask(line(await closedPort())), /no gateway answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)/);
-  assert.match(await ask(line("not an address")), /is no address/);
-  assert.match(await ask(line("8081")), /^zml: --admin 8081 is no address: give it as HOST:PORT or/);
+  assert.match(
+    await ask(line(await closedPort()), EXIT.unreachable),
+    /no gateway answers at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\)/,
+  );
+  assert.match(await ask(line("not an address"), EXIT.usage), /is no address/);
+  assert.match(await ask(line("8081"), EXIT.usage), /^zml: --admin 8081 is no address: give it as HOST:PORT or/);
 });
 
 test("the data port in place of the admin port is told as that", async (t) => {
@@ -106,7 +114,7 @@ test("the data port in place of the admin port is told as that", async (t) => {
 test("an unknown node is told with the nearest one, and a known one has a page", async (t) => {
   const admin = await adminPort(t, sends(200, report([node("mi300x-a")])));
   const terminal = keptTerminal();
-  assert.equal(await nodes(terminal, line(admin.url, { id: "mi300x-b" }), null), 1);
+  assert.equal(await nodes(terminal, line(admin.url, { id: "mi300x-b" }), null), EXIT.notFound);
   assert.match(terminal.stderr(), /the gateway has no node "mi300x-b": is it mi300x-a\?\n$/);
   assert.equal(await nodes(terminal, line(admin.url, { id: "mi300x-a" }), null), 0);
   assert.match(terminal.stdout(), /^ {2}node +mi300x-a\n/);
@@ -178,9 +186,9 @@ test("--watch asks one thing at a time, and a slow gateway less often", async (t
   assert.equal(admin.asked, 2);
 });
 
-test("--watch of a gateway that was never there ends with 1, and one that is told to stop while it asks ends with 0", async (t) => {
+test("--watch of a gateway that was never there ends with 3, and one that is told to stop while it asks ends with 0", async (t) => {
   const terminal = keptTerminal();
-  assert.equal(await nodes(terminal, line(await closedPort()), watchOf([])), 1);
+  assert.equal(await nodes(terminal, line(await closedPort()), watchOf([])), EXIT.unreachable);
   assert.match(terminal.stderr(), /no gateway answers/);
   const ended = new AbortController();
   const hangs = await adminPort(t, () => ended.abort());

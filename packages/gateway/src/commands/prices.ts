@@ -2,12 +2,12 @@
 
 import { nearestName } from "@zml/protocol";
 import type { PricesReportJson } from "../cost/index.ts";
-import { type AdminOptions, askAdmin } from "./ask-admin.ts";
+import { type AdminOptions, askAdmin, tellProblem } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
 import { ageText, counted, numberText, UNKNOWN, usdText } from "./nodes-words.ts";
 import { type Column, tableLines } from "./table.ts";
 import { type Colour, oneLine, painted } from "./table-text.ts";
-import { hasColour, type Terminal } from "./terminal.ts";
+import { hasColour, type Terminal, widthOfScreen } from "./terminal.ts";
 
 type Feed = PricesReportJson["feeds"][number];
 type Price = PricesReportJson["prices"][number];
@@ -21,15 +21,12 @@ export interface PricesOptions extends AdminOptions {
 /** @returns the exit code. */
 export async function prices(terminal: Terminal, { json, all, ...admin }: PricesOptions): Promise<number> {
   const answer = await askAdmin(terminal, admin, { path: "/admin/v1/prices", members: ["feeds", "prices"] });
-  if ("problem" in answer) {
-    terminal.error(`zml: ${answer.problem}\n`);
-    return EXIT.failed;
-  }
+  if ("problem" in answer) return tellProblem(terminal, answer);
   if (json) {
     terminal.out(answer.text);
     return EXIT.ok;
   }
-  const width = terminal.screen()?.columns ?? Number.POSITIVE_INFINITY;
+  const width = widthOfScreen(terminal);
   const options = { width, isColoured: hasColour(terminal), all };
   // the other end is this product
   terminal.out(`${pricesLines(answer.value as PricesReportJson, options).join("\n")}\n`);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { EXIT } from "./exit-codes.ts";
 import { simulate } from "./simulate.ts";
-import type { Terminal } from "./terminal.ts";
+import { keptTerminal } from "./testing/kept-terminal.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "zml-simulate-"));
 after(() => rmSync(folder, { recursive: true }));
@@ -13,20 +13,9 @@ after(() => rmSync(folder, { recursive: true }));
 async function run(yaml: string, { json = false, window = false } = {}) {
   const file = join(folder, "scenario.yaml");
   writeFileSync(file, yaml);
-  let out = "";
-  let error = "";
-  const terminal: Terminal = {
-    env: { NO_COLOR: "1" },
-    out: (text) => {
-      out += text;
-    },
-    error: (text) => {
-      error += text;
-    },
-    screen: () => (window ? { columns: 200, rows: 40 } : null),
-  };
+  const terminal = keptTerminal({ env: { NO_COLOR: "1" }, screen: window ? { columns: 200, rows: 40 } : null });
   const code = await simulate(terminal, { file, json });
-  return { code, out, error: error.replaceAll(`${file}:`, "S:") };
+  return { code, out: terminal.stdout(), error: terminal.stderr().replaceAll(`${file}:`, "S:") };
 }
 
 const SHORT = "workload: { preset: W1, rps: 5, duration_s: 20 }\npolicies: [WLR, zml-cost]\n";
@@ -131,16 +120,8 @@ describe("zml simulate", () => {
     assert.match(out, /\nzml-latency +\d/);
   });
   it("says that there is no such file", async () => {
-    let error = "";
-    const terminal: Terminal = {
-      env: {},
-      out: () => undefined,
-      error: (text) => {
-        error += text;
-      },
-      screen: () => null,
-    };
+    const terminal = keptTerminal();
     assert.equal(await simulate(terminal, { file: join(folder, "none.yaml"), json: false }), EXIT.failed);
-    assert.match(error, /can't be read: ENOENT.*name the scenario with -f FILE/);
+    assert.match(terminal.stderr(), /can't be read: ENOENT.*name the scenario with -f FILE/);
   });
 });

@@ -9,14 +9,20 @@ export interface KeptTerminal extends Terminal {
   stderr(): string;
 }
 
+/** `input` is what stands on standard input; `answers` are typed, one for each question, then nobody is there. */
 export function keptTerminal({
   env = {},
   screen = null,
+  input = "",
+  answers = [],
 }: {
   env?: Record<string, string>;
   screen?: Screen | null;
+  input?: string;
+  answers?: readonly string[];
 } = {}): KeptTerminal {
   let [out, error] = ["", ""];
+  const left = [...answers];
   return {
     env,
     out: (text) => {
@@ -26,6 +32,11 @@ export function keptTerminal({
       error += text;
     },
     screen: () => screen,
+    input: async () => input,
+    ask: async (question) => {
+      error += question;
+      return left.shift() ?? null;
+    },
     stdout: () => out,
     stderr: () => error,
   };

@@ -1,0 +1,20 @@
+/** What the command tree is given by the process that runs it. */
+
+import type { ServeSignals } from "./serve.ts";
+import type { Terminal } from "./terminal.ts";
+import type { Watch } from "./watch-page.ts";
+
+export interface ProgramHost {
+  readonly terminal: Terminal;
+  /** Of the package. */
+  readonly version: string;
+  /** Keeps what the process will end with. */
+  end(exitCode: number): void;
+  /** Ends the process now: what runs on, such as sockets of a gateway, goes with it. */
+  endNow(exitCode: number): void;
+  /** Waiting that Ctrl-C ends. Asked for by commands that wait. */
+  watch(): Watch;
+  signals(): ServeSignals;
+  /** Calls back with what nobody caught. */
+  onUncaught(report: (error: string, kind: string) => void): void;
+}

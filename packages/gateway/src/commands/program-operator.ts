@@ -1,0 +1,171 @@
+/** Commands of whoever runs the gateway. */
+
+import { type Command, Option } from "commander";
+import type { AdminOptions } from "./ask-admin.ts";
+import type { AuditOptions } from "./audit.ts";
+import type { DecisionsOptions } from "./decisions.ts";
+import type { CooldownOptions, DrainOptions, NodeOptions } from "./drain.ts";
+import { explain } from "./explain.ts";
+import type { ExportOptions } from "./gateway-commands.ts";
+import { KIND_WORDS, type ObjectKind } from "./object-kinds.ts";
+import type { ProgramHost } from "./program-host.ts";
+import {
+  accountOption,
+  adminOption,
+  countOf,
+  jsonOption,
+  keyEnvOption,
+  kindArgument,
+  watchOption,
+  wideOption,
+} from "./program-options.ts";
+import type { StatusOptions } from "./status.ts";
+
+export function addOperatorCommands(program: Command, host: ProgramHost): void {
+  addWhole(program, host);
+  addNodeActions(program, host);
+  addEvidence(program, host);
+}
+
+const connection = (command: Command): Command => command.addOption(adminOption()).addOption(keyEnvOption());
+
+function addWhole(program: Command, host: ProgramHost): void {
+  const { terminal } = host;
+  connection(
+    program
+      .command("status")
+      .description("show whether the gateway is well: version, threads, store, reloads")
+      .addOption(jsonOption())
+      .addOption(watchOption())
+      .action(async ({ watch, ...options }: StatusOptions & { watch: boolean }) => {
+        const { status } = await import("./status.ts");
+        host.end(await status(terminal, options, watch ? host.watch() : null));
+      }),
+  );
+  connection(
+    program
+      .command("reload")
+      .description("read the configuration file again, and tell what is wrong with it")
+      .addOption(jsonOption())
+      .action(async (options: AdminOptions & { json: boolean }) => {
+        const { reload } = await import("./gateway-commands.ts");
+        host.end(await reload(terminal, options));
+      }),
+  );
+  connection(
+    program
+      .command("export")
+      .description("print the configuration that is in force, file and API together, as one zml.yaml without secrets")
+      .option("-o, --output <file>", "the file; - for standard output", "-")
+      .option("--force", "overwrite the file", false)
+      .addOption(jsonOption())
+      .action(async (options: ExportOptions) => {
+        const { exportConfiguration } = await import("./gateway-commands.ts");
+        host.end(await exportConfiguration(terminal, options));
+      }),
+  );
+  const store = program.command("store").description("the store of a running gateway");
+  connection(
+    store
+      .command("backup")
+      .description("copy the store while it is in use, on the gateway's machine")
+      .argument("<path>", "the copy: a file that is not there yet")
+      .addOption(jsonOption())
+      .action(async (path: string, options: AdminOptions & { json: boolean }) => {
+        const { backupStore } = await import("./gateway-commands.ts");
+        host.end(await backupStore(terminal, { ...options, path }));
+      }),
+  );
+}
+
+function addNodeActions(program: Command, host: ProgramHost): void {
+  const { terminal } = host;
+  const ofNode = (command: Command): Command =>
+    connection(command.argument("<node>", "the node's id").addOption(accountOption()).addOption(jsonOption()));
+  ofNode(
+    program
+      .command("drain")
+      .description("give a node no new request; what runs there ends there")
+      .option("--wait", "until nothing of ours runs there", false)
+      .option("--timeout <duration>", "how long --wait waits: 30s, 15m, 1h", "10m")
+      .action(async (id: string, options: Omit<DrainOptions, "id">) => {
+        const { drain } = await import("./drain.ts");
+        host.end(await drain(terminal, { ...options, id }, host.watch()));
+      }),
+  );
+  ofNode(
+    program
+      .command("undrain")
+      .description("let a drained node take requests again")
+      .action(async (id: string, options: Omit<NodeOptions, "id">) => {
+        const { undrain } = await import("./drain.ts");
+        host.end(await undrain(terminal, { ...options, id }));
+      }),
+  );
+  ofNode(
+    program
+      .command("cooldown")
+      .description("give a node no traffic for a while, then one trial")
+      .option("--for <duration>", "how long: 30s, 15m, 1h", "30s")
+      .option("--clear", "end its cooldown now, without a trial", false)
+      .action(async (id: string, options: Omit<CooldownOptions, "id">) => {
+        const { cooldown } = await import("./drain.ts");
+        host.end(await cooldown(terminal, { ...options, id }));
+      }),
+  );
+}
+
+function addEvidence(program: Command, host: ProgramHost): void {
+  const { terminal } = host;
+  connection(
+    program
+      .command("explain")
+      .description("tell why a request went where it went")
+      .argument("<id>", "the decision id, from the header x-zml-routing")
+      .option("--json", "print the record as JSON", false)
+      .action(async (id: string, options: AdminOptions & { json: boolean }) => {
+        host.end(await explain(terminal, { id, ...options }));
+      }),
+  );
+  const slower = new Option("--slower-than-ms <ms>", "only attempts that took longer");
+  connection(
+    program
+      .command("decisions")
+      .description("show the last decisions, newest first")
+      .option("--model <name>", "only requests for this model")
+      .option("--node <id>", "only those that this node was chosen for")
+      .option("--policy <name>", "only requests under this policy")
+      .option("--reason <word>", "only those that were decided for this reason, as in x-zml-routing")
+      .addOption(slower.argParser(countOf(0, 86_400_000)))
+      .option("--redispatched", "only second and later attempts", false)
+      .addOption(new Option("--limit <count>", "how many").argParser(countOf(1, 500)).default(20))
+      .addOption(accountOption())
+      .addOption(jsonOption())
+      .addOption(wideOption())
+      .addOption(watchOption())
+      .action(async ({ watch, ...options }: DecisionsOptions & { watch: boolean }) => {
+        const { decisions } = await import("./decisions.ts");
+        host.end(await decisions(terminal, options, watch ? host.watch() : null));
+      }),
+  );
+  connection(
+    program
+      .command("audit")
+      .description("show who changed what, newest first")
+      .addArgument(
+        program.createArgument("[kind]", "only objects of this kind").choices(KIND_WORDS).argParser(kindArgument),
+      )
+      .argument("[name]", "only this object")
+      .addOption(new Option("--limit <count>", "how many").argParser(countOf(1, 1000)).default(20))
+      .addOption(accountOption())
+      .addOption(jsonOption())
+      .addOption(watchOption())
+      .action(async (kind: ObjectKind | undefined, name: string | undefined, { watch, ...options }: AuditLine) => {
+        const { audit } = await import("./audit.ts");
+        const chosen = { ...options, ...(kind !== undefined && { kind }), ...(name !== undefined && { name }) };
+        host.end(await audit(terminal, chosen, watch ? host.watch() : null));
+      }),
+  );
+}
+
+type AuditLine = Omit<AuditOptions, "kind" | "name"> & { readonly watch: boolean };

@@ -1,0 +1,128 @@
+/** `zml status`: whether the gateway is well, on one page. */
+
+import type { FleetReportJson } from "../control/fleet-report.ts";
+import { type AdminOptions, askAdmin, askFleet } from "./ask-admin.ts";
+import { ageText, counted } from "./nodes-words.ts";
+import { type Colour, oneLine, painted } from "./table-text.ts";
+import { hasColour, type Terminal } from "./terminal.ts";
+import { showPage, type Watch } from "./watch-page.ts";
+
+export interface StatusOptions extends AdminOptions {
+  readonly json: boolean;
+}
+
+interface StatusJson {
+  readonly product_version: string;
+  readonly uptime_seconds: number;
+  readonly version: number;
+  readonly acknowledged_version: number;
+  readonly is_ready: boolean;
+  readonly data_address: string;
+  readonly admin_address: string;
+  readonly workers: { readonly configured: number; readonly listening: number; readonly crashes: number };
+  readonly store: { readonly state: string; readonly reason: string | null };
+  readonly objects: readonly {
+    readonly kind: string;
+    readonly total: number;
+    readonly owners: Readonly<Record<string, number>>;
+  }[];
+  readonly reloads: {
+    readonly applied: number;
+    readonly refused: number;
+    readonly last: { readonly at: string; readonly kind: string; readonly problems: readonly string[] } | null;
+  };
+}
+
+interface Page {
+  readonly status: StatusJson;
+  readonly totals: FleetReportJson["totals"];
+}
+
+/** @returns the exit code. */
+export function status(terminal: Terminal, options: StatusOptions, watch: Watch | null): Promise<number> {
+  return showPage<Page>(
+    terminal,
+    {
+      ask: async (signal) => {
+        const question = { path: "/admin/v1/status", members: ["version", "workers", "store"] };
+        const answer = await askAdmin(terminal, options, signal === undefined ? question : { ...question, signal });
+        if ("problem" in answer) return answer;
+        const fleet = await askFleet(terminal, options, signal);
+        if ("problem" in fleet) return fleet;
+        // the other end is this product
+        return { report: { status: answer.value as StatusJson, totals: fleet.report.totals } };
+      },
+      lines: (page) => statusLines(page, hasColour(terminal)),
+      json: options.json ? ({ status: told, totals }) => ({ ...told, totals }) : null,
+      less: "a higher one shows all",
+    },
+    watch,
+  );
+}
+
+function statusLines({ status: told, totals }: Page, isColoured: boolean): string[] {
+  const { workers, store, reloads } = told;
+  const isBehind = told.acknowledged_version < told.version;
+  const rows: [string, string, Colour | null][] = [
+    [
+      "gateway",
+      `zml ${told.product_version}, ${told.is_ready ? "ready" : "not ready"}, up ${ageText(told.uptime_seconds * 1000)}`,
+      told.is_ready ? "green" : "red",
+    ],
+    ["ports", `data ${told.data_address}, admin ${told.admin_address}`, null],
+    [
+      "version",
+      isBehind
+        ? `${told.version}; every serving thread has ${told.acknowledged_version}`
+        : `${told.version}, in force everywhere`,
+      isBehind ? "yellow" : null,
+    ],
+    [
+      "threads",
+      `${workers.listening} of ${workers.configured} serve, ${counted(workers.crashes, "crash").replace("crashs", "crashes")}`,
+      workers.listening < workers.configured ? "red" : null,
+    ],
+    [
+      "store",
+      store.reason === null ? storeText(store.state) : `${store.state}: ${store.reason}`,
+      storeColour(store.state),
+    ],
+    [
+      "nodes",
+      `${totals.healthy_nodes} of ${totals.nodes} healthy, ${totals.in_flight} requests running, ${totals.parked} parked`,
+      totals.nodes > 0 && totals.healthy_nodes === 0 ? "red" : null,
+    ],
+    ["objects", objectsText(told.objects), null],
+    ["reloads", reloadsText(reloads), reloads.last?.kind === "refused" ? "red" : null],
+  ];
+  const problems = reloads.last?.kind === "refused" ? reloads.last.problems : [];
+  return [
+    ...rows.map(([name, text, colour]) => `${name.padEnd(9)}${painted(oneLine(text), isColoured, colour)}`),
+    ...problems.map((problem) => `         ${painted(oneLine(problem), isColoured, "red")}`),
+  ];
+}
+
+function objectsText(objects: StatusJson["objects"]): string {
+  return objects
+    .filter(({ total }) => total > 0)
+    .map(({ kind, total, owners }) => {
+      const parts = Object.entries(owners).filter(([, count]) => count > 0);
+      return `${counted(total, kind.replaceAll("_", " "))} (${parts.map(([owner, count]) => `${count} ${owner}`).join(", ")})`;
+    })
+    .join(", ");
+}
+
+function reloadsText({ applied, refused, last }: StatusJson["reloads"]): string {
+  const counts = `${applied} applied, ${refused} refused`;
+  return last === null
+    ? counts
+    : `${counts}; the last, at ${last.at}, ${last.kind === "unchanged" ? "changed nothing" : `was ${last.kind}`}`;
+}
+
+function storeText(state: string): string {
+  return state === "none" ? "none: nothing outlives the process" : state;
+}
+
+function storeColour(state: string): Colour | null {
+  return state === "ok" || state === "none" ? null : "red";
+}

@@ -7,10 +7,10 @@ export {
   type Gateway,
   type GatewayOptions,
   type GatewayStats,
-  type ReloadResult,
   startGateway,
 } from "./control/gateway.ts";
 export type { GatewayLog } from "./control/gateway-log.ts";
+export type { ReloadResult } from "./control/reload.ts";
 export { StartError } from "./control/start-error.ts";
 export type { DecisionJson } from "./evidence/decision-json.ts";
 export { explainText } from "./evidence/explain.ts";

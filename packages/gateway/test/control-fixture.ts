@@ -85,11 +85,11 @@ export async function startOn(
   const path = join(folder(t), "zml.yaml");
   writeFileSync(path, text);
   const readAgain = () => readConfigFile(path, env);
-  const { config, secrets, errors } = await readAgain();
-  assert.ok(config !== undefined, JSON.stringify(errors));
+  const { config, source, secrets, errors } = await readAgain();
+  assert.ok(config !== undefined && source !== undefined, JSON.stringify(errors));
   const log = new LogLines();
   const configPath = isWatched ? path : null;
-  const gateway = await startGateway({ config, secrets, readAgain, configPath, log, seed: 1, ...rest });
+  const gateway = await startGateway({ config, secrets, source, readAgain, configPath, log, seed: 1, ...rest });
   t.after(() => gateway.stop(0));
   return { gateway, path, log, write: (next) => writeFileSync(path, next) };
 }

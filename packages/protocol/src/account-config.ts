@@ -86,6 +86,9 @@ export const keySchema = z.strictObject(
   field.mapping,
 );
 
+/** A key that the gateway made: its value is in the store, as a keyed hash. */
+export const mintedKeySchema = keySchema.omit({ value_env: true });
+
 export const accountSchema = z.strictObject(
   {
     name: field.name("an account").describe("The account's name."),

@@ -1,5 +1,6 @@
 import type { Endpoint } from "@zml/engine/reasons";
-import { NO_USAGE_LIMITS } from "./account-config.ts";
+import type { z } from "zod";
+import { type mintedKeySchema, NO_USAGE_LIMITS } from "./account-config.ts";
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
@@ -31,7 +32,8 @@ export type Http2Config = Camelized<ConfigFile["data"]["http2"]>;
 export type StoreConfig = Camelized<ConfigFile["store"]>;
 export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
 export type TelemetryConfig = Camelized<ConfigFile["telemetry"]>;
-export type KeyConfig = Camelized<ConfigFile["keys"][number]>;
+/** `valueEnv` null: the gateway made the key, and its hash is in the store. */
+export type KeyConfig = Omit<Camelized<ConfigFile["keys"][number]>, "valueEnv"> & { readonly valueEnv: string | null };
 export type UsageLimits = KeyConfig["limits"];
 export type PolicyConfig = Camelized<ConfigFile["policies"][number]>;
 
@@ -43,6 +45,9 @@ export interface AccountConfig {
   readonly defaultPolicy: string | null;
   readonly limits: UsageLimits;
 }
+
+/** A valid key that the gateway made, with its defaults. */
+export type MintedKey = z.output<typeof mintedKeySchema>;
 
 /** A model on a node, under the caller's name and the node's. */
 export interface ServedModel {
@@ -173,8 +178,12 @@ export function camelKey(key: string): string {
  * The complete configuration of a valid file.
  * @param file what `configFileSchema` gave
  * @param cores processor cores, for the default of `workers`
+ * @param mintedKeys keys beside those of the file
  */
-export function completeConfig(file: ConfigFile, { cores }: { cores: number }): Config {
+export function completeConfig(
+  file: ConfigFile,
+  { cores, mintedKeys = [] }: { cores: number; mintedKeys?: readonly MintedKey[] },
+): Config {
   const timeouts: TimeoutsConfig = camelize(file.timeouts);
   const health: HealthConfig = camelize(file.health);
   const failover: FailoverConfig = camelize(file.failover);
@@ -216,7 +225,10 @@ export function completeConfig(file: ConfigFile, { cores }: { cores: number }): 
     telemetry: camelize(file.telemetry),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
     discovery: completeDiscovery(file.discovery),
-    keys: file.keys.map((key) => camelize(key)),
+    keys: [
+      ...file.keys.map((key) => camelize(key)),
+      ...mintedKeys.map((key): KeyConfig => ({ ...camelize(key), valueEnv: null })),
+    ],
     accounts,
     nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover }, FILE_ORIGIN)),
     policies: file.policies.map((policy) => camelize(policy)),

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { mintedKeySchema } from "./account-config.ts";
+import type { MintedKey } from "./complete-config.ts";
 import { type ConfigFile, configFileSchema } from "./config.ts";
 
 /** Where in the file's tree: `["nodes", 2, "cost"]`. */
@@ -29,6 +31,13 @@ export function parseConfigFile(value: unknown): { file: ConfigFile } | { issues
   const result = configFileSchema.safeParse(value);
   if (result.success) return { file: result.data };
   return { issues: result.error.issues.flatMap((issue) => toIssues(issue, [])) };
+}
+
+/** Checks a key that the gateway made. @param path where it stands among all keys, for the issues. */
+export function parseMintedKey(value: unknown, path: ConfigPath): { key: MintedKey } | { issues: ConfigIssue[] } {
+  const result = mintedKeySchema.safeParse(value);
+  if (result.success) return { key: result.data };
+  return { issues: result.error.issues.flatMap((issue) => toIssues(issue, path)) };
 }
 
 function toIssues(issue: z.core.$ZodIssue, parent: ConfigPath): ConfigIssue[] {

@@ -82,6 +82,8 @@ export type SourceKind = keyof typeof SOURCE_KINDS;
 
 /** The origin of nodes that the file lists; no source has this name. */
 export const FILE_ORIGIN = "file";
+/** `origin` of the nodes that the admin API made. */
+export const API_ORIGIN = "api";
 
 /** What a label of a target may set. Who may write labels can't move a node to another account or give it a key. */
 export const TARGET_FIELDS = [
@@ -105,7 +107,9 @@ function sourceName() {
   return field
     .name("a source name")
     .max(64, { error: (issue) => `expected a source name of at most 64 characters, got ${field.shown(issue.input)}` })
-    .refine((name) => name !== FILE_ORIGIN, { error: `${FILE_ORIGIN} is what nodes of this file are called` });
+    .refine((name) => name !== FILE_ORIGIN && name !== API_ORIGIN, {
+      error: `${FILE_ORIGIN} and ${API_ORIGIN} are what nodes of this file and of the admin API are called`,
+    });
 }
 
 function labelName() {

@@ -17,8 +17,10 @@ export {
   keysAt,
   nearestName,
   parseConfigFile,
+  parseMintedKey,
 } from "./config-issues.ts";
 export {
+  API_ORIGIN,
   type DiscoveryConfig,
   FILE_ORIGIN,
   type NodeTemplate,
@@ -34,6 +36,7 @@ export * from "./errors.ts";
 export * from "./fixed-names.ts";
 export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
 export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
+export * from "./objects.ts";
 export {
   type FeedConfig,
   formatPriceReference,

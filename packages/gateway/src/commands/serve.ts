@@ -3,6 +3,7 @@
 import { dirname, resolve } from "node:path";
 import { formatListen } from "@zml/protocol";
 import { formatProblems } from "../config/config-problem.ts";
+import { isReadFile } from "../control/configuration.ts";
 import { type Gateway, startGateway } from "../control/gateway.ts";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
@@ -25,7 +26,7 @@ export async function serve(
   { config: fileName, log, signals }: { config: string; log: GatewayLog; signals: ServeSignals },
 ): Promise<number> {
   const read = await readConfigFile(fileName, terminal.env);
-  if (read.config === undefined) {
+  if (!isReadFile(read)) {
     terminal.error(`${formatProblems(read.errors)}\n`);
     return EXIT.failed;
   }
@@ -35,6 +36,7 @@ export async function serve(
     gateway = await startGateway({
       config: read.config,
       secrets: read.secrets,
+      source: read.source,
       log,
       readAgain: () => readConfigFile(fileName, terminal.env),
       configPath: resolve(fileName),

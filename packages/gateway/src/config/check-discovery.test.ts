@@ -98,7 +98,7 @@ describe("a source has the keys of its kind", () => {
     [
       "the name of the file's own nodes",
       `{ ${DNS.replace("name: s", "name: file")} }`,
-      `${AT}.name: file is what nodes of this file are called`,
+      `${AT}.name: file and api are what nodes of this file and of the admin API are called`,
     ],
   ] as const) {
     test(what, () => assert.deepEqual(errorsOf(source), [problem]));

@@ -10,7 +10,7 @@ import {
 import { checkDiscovery, isLabelled, rawSources, rawTemplates } from "./check-discovery.ts";
 import { checkKeys, textsOf } from "./check-keys.ts";
 import { checkPrices, rawFeeds } from "./check-prices.ts";
-import { bothLines } from "./config-problem.ts";
+import { bothPlaces, inWords, type PlaceName } from "./config-problem.ts";
 import { entries, own, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 
 /** What the rules found. */
@@ -19,11 +19,11 @@ export interface Findings {
   readonly warnings: ConfigIssue[];
 }
 
-/** The 1-based line of a path. */
-export type LineOf = (path: ConfigPath) => number;
+/** Where a path stands. */
+export type PlaceOf = (path: ConfigPath) => PlaceName;
 
 /** The rules about names: each is there once, and what names another object names one that exists. */
-export function checkReferences(file: RawFile, lineOf: LineOf, nowMs: number): Findings {
+export function checkReferences(file: RawFile, placeOf: PlaceOf, nowMs: number): Findings {
   const prices = checkPrices(file);
   const policies = policyNames(file);
   const models = servedByAccount(file);
@@ -40,23 +40,23 @@ export function checkReferences(file: RawFile, lineOf: LineOf, nowMs: number): F
     },
   });
   const errors = [
-    ...duplicates(file.accounts, { what: "account", key: "name", isPerAccount: false }, lineOf),
-    ...duplicates(file.keys, { what: "key", key: "name", isPerAccount: true }, lineOf),
-    ...duplicates(file.nodes, { what: "node", key: "id", isPerAccount: false }, lineOf),
-    ...duplicates(file.policies, { what: "policy", key: "name", isPerAccount: true }, lineOf),
-    ...duplicates(file.models, { what: "model", key: "name", isPerAccount: true }, lineOf),
-    ...duplicates(rawFeeds(file), { what: "price feed", key: "name", isPerAccount: false }, lineOf),
-    ...duplicates(rawSources(file), { what: "source", key: "name", isPerAccount: false }, lineOf),
+    ...duplicates(file.accounts, { what: "account", key: "name", isPerAccount: false }, placeOf),
+    ...duplicates(file.keys, { what: "key", key: "name", isPerAccount: true }, placeOf),
+    ...duplicates(file.nodes, { what: "node", key: "id", isPerAccount: false }, placeOf),
+    ...duplicates(file.policies, { what: "policy", key: "name", isPerAccount: true }, placeOf),
+    ...duplicates(file.models, { what: "model", key: "name", isPerAccount: true }, placeOf),
+    ...duplicates(rawFeeds(file), { what: "price feed", key: "name", isPerAccount: false }, placeOf),
+    ...duplicates(rawSources(file), { what: "source", key: "name", isPerAccount: false }, placeOf),
     ...prices.errors,
     ...checkDiscovery(file),
     ...file.policies.flatMap((policy) =>
       duplicates(
         entries(policy, "accelerator_preference"),
         { what: "family", key: "family", isPerAccount: false },
-        lineOf,
+        placeOf,
       ),
     ),
-    ...nodeShapes(file).flatMap((node) => duplicateServedModels(node, lineOf)),
+    ...nodeShapes(file).flatMap((node) => duplicateServedModels(node, placeOf)),
     ...unknownAccounts(file),
     ...keys.errors,
     ...unknownPolicies(file),
@@ -71,7 +71,7 @@ export function checkReferences(file: RawFile, lineOf: LineOf, nowMs: number): F
       ...familiesWithoutNodes(file),
       ...modelsWithoutNodes(file),
       ...adaptersWithoutBase(file),
-      ...sharedUrls(file, lineOf),
+      ...sharedUrls(file, placeOf),
       ...prices.warnings,
       ...keys.warnings,
     ],
@@ -108,7 +108,7 @@ interface Identity {
   readonly isPerAccount: boolean;
 }
 
-function duplicates(list: readonly RawEntry[], { what, key, isPerAccount }: Identity, lineOf: LineOf): ConfigIssue[] {
+function duplicates(list: readonly RawEntry[], { what, key, isPerAccount }: Identity, placeOf: PlaceOf): ConfigIssue[] {
   const firsts = new Map<string, RawEntry>();
   const issues: ConfigIssue[] = [];
   for (const entry of list) {
@@ -125,14 +125,14 @@ function duplicates(list: readonly RawEntry[], { what, key, isPerAccount }: Iden
     issues.push({
       path,
       at: "value",
-      message: `${bothLines(lineOf([...first.path, key]), lineOf(path))} declare the ${what} ${quoted(name)}${within}`,
+      message: `${bothPlaces(placeOf([...first.path, key]), placeOf(path))} declare the ${what} ${quoted(name)}${within}`,
       hint: "rename one or take it out",
     });
   }
   return issues;
 }
 
-function duplicateServedModels(node: RawEntry, lineOf: LineOf): ConfigIssue[] {
+function duplicateServedModels(node: RawEntry, placeOf: PlaceOf): ConfigIssue[] {
   const firsts = new Map<string, ConfigPath>();
   const issues: ConfigIssue[] = [];
   for (const { name, path } of servedModels(node)) {
@@ -144,7 +144,7 @@ function duplicateServedModels(node: RawEntry, lineOf: LineOf): ConfigIssue[] {
     issues.push({
       path,
       at: "value",
-      message: `${bothLines(lineOf(first), lineOf(path))} give this node the model ${quoted(name)}`,
+      message: `${bothPlaces(placeOf(first), placeOf(path))} give this node the model ${quoted(name)}`,
       hint: "keep one of them",
     });
   }
@@ -333,7 +333,7 @@ function adaptersWithoutBase(file: RawFile): ConfigIssue[] {
 }
 
 /** Several nodes at one address: what each takes is counted apart, so that the server gets more than its limit. */
-function sharedUrls(file: RawFile, lineOf: LineOf): ConfigIssue[] {
+function sharedUrls(file: RawFile, placeOf: PlaceOf): ConfigIssue[] {
   const firsts = new Map<string, RawEntry>();
   return file.nodes.flatMap((node) => {
     const url = textOf(node, "url");
@@ -349,7 +349,7 @@ function sharedUrls(file: RawFile, lineOf: LineOf): ConfigIssue[] {
       {
         path: [...node.path, "url"],
         at: "value" as const,
-        message: `the node at line ${lineOf([...first.path, "url"])} has the same url`,
+        message: `the node at ${inWords(placeOf([...first.path, "url"]))} has the same url`,
         hint: "one server is one node: list its models in one entry",
       },
     ];

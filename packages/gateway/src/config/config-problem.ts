@@ -31,9 +31,19 @@ export function sortProblems(problems: readonly ConfigProblem[]): ConfigProblem[
   return problems.toSorted((left, right) => left.line - right.line || left.column - right.column);
 }
 
+/** Where something stands, for a sentence: a line of the file (1-based), or in words, where there is no file. */
+export type PlaceName = number | string;
+
 /** The start of a sentence about two places that say the same: `lines 3 and 9 both`. */
-export function bothLines(first: number, second: number): string {
-  return first === second ? `line ${first} has two places that` : `lines ${first} and ${second} both`;
+export function bothPlaces(first: PlaceName, second: PlaceName): string {
+  if (first === second) return `${inWords(first)} has two places that`;
+  const areLines = typeof first === "number" && typeof second === "number";
+  return areLines ? `lines ${first} and ${second} both` : `${inWords(first)} and ${inWords(second)} both`;
+}
+
+/** `line 3`. */
+export function inWords(place: PlaceName): string {
+  return typeof place === "number" ? `line ${place}` : place;
 }
 
 /** One line per problem: `zml.yaml:12:5 nodes[1].url: what is wrong: what to do`. */

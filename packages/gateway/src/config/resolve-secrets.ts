@@ -10,7 +10,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The values that the configuration names but doesn't hold. */
 export interface ConfigSecrets {
-  /** The callers' keys, in the order of `config.keys`. */
+  /** The callers' keys that the environment holds, in the order of `config.keys`. */
   readonly keys: readonly { readonly key: KeyConfig; readonly secret: Secret }[];
   /** The nodes' own keys, by node id; nodes without one are absent. */
   readonly nodes: ReadonlyMap<string, Secret>;
@@ -72,7 +72,7 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
 export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSecrets, "dataTls" | "tlsFiles"> {
   const value = (variable: string) => new Secret(env[variable] ?? "");
   return {
-    keys: config.keys.map((key) => ({ key, secret: value(key.valueEnv) })),
+    keys: config.keys.flatMap((key) => (key.valueEnv === null ? [] : [{ key, secret: value(key.valueEnv) }])),
     nodes: new Map(config.nodes.flatMap(({ id, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[id, value(apiKeyEnv)]]))),
     feeds: new Map(
       config.prices.feeds.flatMap(({ name, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[name, value(apiKeyEnv)]])),

@@ -11,7 +11,7 @@ import {
   visit,
   type YAMLError,
 } from "yaml";
-import { bothLines, type TextPlace } from "./config-problem.ts";
+import { bothPlaces, type TextPlace } from "./config-problem.ts";
 
 /** A YAML text with the place of every value. */
 export interface YamlText {
@@ -145,7 +145,7 @@ function duplicateKeys(document: Document.Parsed, placeOf: (offset: number) => T
           ...here,
           path: [...pathOf([...ancestors, map]), name],
           at: "key",
-          message: `${bothLines(first.line, here.line)} set ${JSON.stringify(name.slice(0, 64))}`,
+          message: `${bothPlaces(first.line, here.line)} set ${JSON.stringify(name.slice(0, 64))}`,
           hint: "keep one of them",
         });
       }

@@ -14,11 +14,9 @@ import {
 import { type Config, formatListen } from "@zml/protocol";
 import { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
-import { formatProblems } from "../config/config-problem.ts";
-import { diffConfig } from "../config/diff-config.ts";
-import type { ReadConfigResult } from "../config/read-config.ts";
+import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
-import { hasSameFiles, namedFiles } from "../config/tls-files.ts";
+import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
@@ -27,6 +25,7 @@ import { MEMORY } from "../store/store-messages.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { AdminServer } from "./admin-server.ts";
 import { FileWatches } from "./config-watch.ts";
+import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost } from "./configuration.ts";
 import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
@@ -36,8 +35,12 @@ import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
+import type { ManagedObjects } from "./objects/managed-objects.ts";
+import { ObjectStore } from "./objects/object-store.ts";
+import { Registry } from "./objects/registry.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
+import { FileReloads, type ReloadResult } from "./reload.ts";
 import { workerCount } from "./worker-count.ts";
 import { workerKeys } from "./worker-view.ts";
 import { Workers } from "./workers.ts";
@@ -50,12 +53,11 @@ const COLLECT_MS = 20;
 const COLLECT_SHARE = 4;
 /** How often rows of nodes that left are looked at, ms. */
 const FREE_ROWS_EVERY_MS = 1_000;
-/** An API write and a reload answer after this long without every acknowledgment, ms. */
-const ACK_DEADLINE_MS = 5_000;
-
 export interface GatewayOptions {
   readonly config: Config;
   readonly secrets: ConfigSecrets;
+  /** The file that both are from. */
+  readonly source: ConfigSource;
   /** Default: silent. */
   readonly log?: GatewayLog;
   /** Reads the configuration anew; absent: `reload` refuses. */
@@ -72,18 +74,6 @@ export interface GatewayOptions {
   readonly firstRoundMs?: number;
 }
 
-/** What became of a reload. */
-export type ReloadResult =
-  | {
-      readonly kind: "applied";
-      readonly version: number;
-      /** False when a worker had not acknowledged it in time; it will. */
-      readonly isAcknowledged: boolean;
-      readonly warnings: readonly string[];
-    }
-  | { readonly kind: "unchanged" }
-  | { readonly kind: "refused"; readonly problems: readonly string[] };
-
 export interface GatewayStats {
   readonly workerCrashes: number;
   readonly reloads: number;
@@ -95,6 +85,8 @@ export interface GatewayStats {
 export interface Gateway {
   readonly dataAddress: { readonly host: string; readonly port: number };
   readonly adminAddress: { readonly host: string; readonly port: number };
+  /** What people and scripts manage while it runs. */
+  readonly objects: ManagedObjects;
   /** Base URLs without a slash at their end. */
   readonly dataUrl: string;
   readonly adminUrl: string;
@@ -138,8 +130,8 @@ class RunningGateway implements Gateway {
   readonly #prices: PriceBook;
   readonly #discovery: Discovery;
   readonly #learned: LearnedNumbers;
+  readonly #store: Store;
   /** Null: nothing outlives the process. */
-  readonly #store: Store | null;
   readonly #kept: KeptState | null;
   readonly #poller: Poller;
   readonly #workers: Workers;
@@ -148,34 +140,43 @@ class RunningGateway implements Gateway {
   readonly #loopDelay = new LoopDelayWatch();
   readonly #watches: FileWatches;
   readonly #endings: (() => void)[] = [() => this.#loopDelay.stop(), () => this.#watches.end()];
-  #config: Config;
-  #secrets: ConfigSecrets;
+  readonly #configuration: Configuration;
+  readonly #reloads: FileReloads;
+  readonly #objects: Registry;
   #dataPort = 0;
   #adminPort = 0;
   #collectTimer: NodeJS.Timeout | null = null;
   #lastCommitMs = 0;
-  #lastReload: Promise<unknown> = Promise.resolve();
-  #reloads = 0;
-  #refusedReloads = 0;
   #stopped: Promise<{ interrupted: number; isClean: boolean }> | null = null;
   #isReady = false;
 
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#log = options.log ?? SILENT_LOG;
-    this.#config = options.config;
-    this.#secrets = options.secrets;
-    this.#watches = new FileWatches((isFirst) => this.#reloadFromWatch(isFirst), this.#log);
+    this.#configuration = new Configuration(options, this.#host());
+    this.#reloads = new FileReloads({
+      configuration: this.#configuration,
+      readAgain: options.readAgain,
+      isStopping: () => this.#stopped !== null,
+      log: this.#log,
+    });
+    this.#watches = new FileWatches((isFirst) => this.#reloads.fromWatch(isFirst), this.#log);
     const workers = workerCount(options.config.workers, this.#log);
     this.#table = createFleetTable({ nodes: options.config.limits.nodes, workers });
     this.#rings = Array.from({ length: workers }, () => createEvidenceRing(options.config.evidence.ringRecords));
     const clockOriginMs = monotonicMs();
     this.#clock = createClock(clockOriginMs);
     this.#unixOriginMs = Date.now();
-    const { storeFolder } = options;
-    const hasStore = storeFolder !== undefined && storeFolder !== MEMORY;
-    this.#store = hasStore ? new Store({ folder: storeFolder, log: this.#log }) : null;
-    this.#kept = this.#store === null ? null : this.#createKept(this.#store);
+    const { storeFolder = MEMORY } = options;
+    this.#store = new Store({ folder: storeFolder, log: this.#log });
+    this.#kept = storeFolder === MEMORY ? null : this.#createKept(this.#store);
+    this.#objects = new Registry({
+      configuration: this.#configuration,
+      objects: new ObjectStore(this.#store),
+      found: () => this.#discovery.foundNodes,
+      log: this.#log,
+      nowMs: () => Date.now(),
+    });
     this.#prices = new PriceBook({
       log: this.#log,
       clock: { nowMs: () => this.#clock.nowMs(), unixMs: () => Date.now(), random: () => Math.random() },
@@ -212,9 +213,9 @@ class RunningGateway implements Gateway {
     });
     this.#telemetry = new Telemetry({
       names: this.#names,
-      seriesMax: () => this.#config.telemetry.metricsSeriesMax,
+      seriesMax: () => this.#configuration.config.telemetry.metricsSeriesMax,
       fleet: () => this.#report(),
-      reloads: () => ({ applied: this.#reloads, refused: this.#refusedReloads }),
+      reloads: () => ({ applied: this.#reloads.applied, refused: this.#reloads.refused }),
       busySeconds: () => this.#workers.busySeconds(),
       unixStartMs: this.#unixOriginMs,
     });
@@ -225,23 +226,23 @@ class RunningGateway implements Gateway {
       discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
       isReady: () => this.#isReady && this.#workers.listening > 0,
       access: () => ({
-        keys: workerKeys(this.#secrets),
-        allowUnauthenticated: this.#config.admin.allowUnauthenticated,
+        keys: workerKeys(this.#configuration.secrets),
+        allowUnauthenticated: this.#configuration.config.admin.allowUnauthenticated,
       }),
       log: this.#log,
     });
   }
 
   get dataAddress() {
-    return { host: this.#config.data.listen.host, port: this.#dataPort };
+    return { host: this.#configuration.config.data.listen.host, port: this.#dataPort };
   }
 
   get adminAddress() {
-    return { host: this.#config.admin.listen.host, port: this.#adminPort };
+    return { host: this.#configuration.config.admin.listen.host, port: this.#adminPort };
   }
 
   get dataUrl() {
-    return `${this.#config.data.tls === null ? "http" : "https"}://${formatListen(this.dataAddress)}`;
+    return `${this.#configuration.config.data.tls === null ? "http" : "https"}://${formatListen(this.dataAddress)}`;
   }
 
   get adminUrl() {
@@ -249,14 +250,14 @@ class RunningGateway implements Gateway {
   }
 
   async start(): Promise<void> {
-    const { data, admin } = this.#config;
+    const { data, admin } = this.#configuration.config;
     await probePort(data.listen, "data.listen");
     this.#adminPort = await this.#admin.listen(admin.listen);
     await this.#restore();
     // prices come when they come: nothing waits for them
-    this.#prices.configure(this.#config, this.#secrets);
-    this.#discovery.configure(this.#config);
-    await this.#discovery.firstLooks(this.#config.discovery.startWaitMs);
+    this.#prices.configure(this.#configuration.config, this.#configuration.secrets);
+    this.#discovery.configure(this.#configuration.config);
+    await this.#discovery.firstLooks(this.#configuration.config.discovery.startWaitMs);
     const { nodes } = this.#setConfig();
     this.#commit();
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
@@ -272,7 +273,10 @@ class RunningGateway implements Gateway {
     await this.#workers.waitForVersion(this.#fleet.version, ACK_DEADLINE_MS);
     this.#dataPort = await this.#workers.listen(data.listen);
     if (this.#options.configPath != null) {
-      this.#watches.follow([this.#options.configPath, ...namedFiles(this.#config, this.#secrets)]);
+      this.#watches.follow([
+        this.#options.configPath,
+        ...namedFiles(this.#configuration.config, this.#configuration.secrets),
+      ]);
     }
     this.#isReady = true;
   }
@@ -282,16 +286,18 @@ class RunningGateway implements Gateway {
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
-    await this.#store?.close();
+    await this.#store.close();
   }
 
-  reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
-    const result = this.#lastReload.then(() => this.#reload(isFirstLook));
-    this.#lastReload = result.catch(() => undefined);
-    return result;
+  get objects(): ManagedObjects {
+    return this.#objects;
   }
 
-  stop(graceMs = this.#config.timeouts.drainMs): Promise<{ interrupted: number; isClean: boolean }> {
+  reload(): Promise<ReloadResult> {
+    return this.#reloads.reload();
+  }
+
+  stop(graceMs = this.#configuration.config.timeouts.drainMs): Promise<{ interrupted: number; isClean: boolean }> {
     this.#stopped ??= this.#stop(graceMs);
     return this.#stopped;
   }
@@ -299,8 +305,8 @@ class RunningGateway implements Gateway {
   stats(): GatewayStats {
     return {
       workerCrashes: this.#workers.crashes,
-      reloads: this.#reloads,
-      refusedReloads: this.#refusedReloads,
+      reloads: this.#reloads.applied,
+      refusedReloads: this.#reloads.refused,
       fleet: this.#report(),
     };
   }
@@ -313,20 +319,40 @@ class RunningGateway implements Gateway {
     return findDecision(id, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs });
   }
 
+  #host(): ConfigurationHost {
+    const fleet = () => this.#fleet;
+    return {
+      get version() {
+        return fleet().version;
+      },
+      putInForce: ({ config, secrets }) => {
+        if (this.#options.configPath != null) {
+          this.#watches.follow([this.#options.configPath, ...namedFiles(config, secrets)]);
+        }
+        this.#discovery.configure(config);
+        this.#setConfig();
+        const warnings = this.#commit();
+        return { version: this.#fleet.version, warnings };
+      },
+      waitForVersion: (version, deadlineMs) => this.#workers.waitForVersion(version, deadlineMs),
+    };
+  }
+
   #createKept(store: Store): KeptState {
     return new KeptState({
       store,
       log: this.#log,
       nowMs: () => Date.now(),
-      retention: () => this.#config.store,
+      retention: () => this.#configuration.config.store,
       exportLearned: () => this.#learned.exportLearned(),
     });
   }
 
   /** Brings back what the last process learned. A store that can't tell costs no more than that. */
   async #restore(): Promise<void> {
-    if (this.#store === null || this.#kept === null) return;
+    if (this.#kept === null) return;
     await this.#store.open();
+    await this.#objects.restore();
     this.#learned.importLearned(await this.#kept.loadLearned());
   }
 
@@ -375,7 +401,7 @@ class RunningGateway implements Gateway {
     if (this.#stopped !== null) return [];
     const startMs = performance.now();
     const change = this.#fleet.commit();
-    this.#poller.configure(this.#config.health);
+    this.#poller.configure(this.#configuration.config.health);
     this.#learned.apply();
     this.#lastCommitMs = performance.now() - startMs;
     for (const warning of change.warnings) this.#log.warn({}, warning);
@@ -393,63 +419,19 @@ class RunningGateway implements Gateway {
     if (this.#fleet.collect(this.#workers.ackedVersion) > 0) this.#commitSoon();
   }
 
-  async #reloadFromWatch(isFirstLook: boolean): Promise<void> {
-    await this.reload({ isFirstLook }).catch((error: unknown) => {
-      this.#log.error({ error: error instanceof Error ? error.message : String(error) }, "the reload failed");
-    });
-  }
-
-  async #reload(isFirstLook: boolean): Promise<ReloadResult> {
-    if (this.#stopped !== null) return this.#refuse(["the gateway is stopping: start it again with the new file"]);
-    const { readAgain } = this.#options;
-    if (readAgain === undefined) return this.#refuse(["this gateway was started without a file to read again"]);
-    const read = await readAgain();
-    if (read.config === undefined) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
-    const diff = diffConfig(this.#config, read.config);
-    if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
-    if (diff.isEmpty && hasSameFiles(this.#secrets, read.secrets)) {
-      // nobody asked for the first look at a watched file: a line at each start would say that somebody did
-      if (!isFirstLook) this.#log.info({}, "the configuration was read again: nothing changed");
-      return { kind: "unchanged" };
-    }
-    this.#config = read.config;
-    this.#secrets = read.secrets;
-    if (this.#options.configPath != null) {
-      this.#watches.follow([this.#options.configPath, ...namedFiles(read.config, read.secrets)]);
-    }
-    this.#discovery.configure(read.config);
-    this.#setConfig();
-    const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...this.#commit()];
-    const { version } = this.#fleet;
-    this.#reloads += 1;
-    for (const warning of read.warnings) this.#log.warn({}, formatProblems([warning]));
-    const isAcknowledged = await this.#workers.waitForVersion(version, ACK_DEADLINE_MS);
-    const count = (list: { added: readonly unknown[]; removed: readonly unknown[]; changed: readonly unknown[] }) =>
-      `+${list.added.length} -${list.removed.length} ~${list.changed.length}`;
-    const fields = { version, nodes: count(diff.nodes), policies: count(diff.policies), models: count(diff.models) };
-    this.#log.info({ ...fields, isAcknowledged }, "the configuration was applied");
-    return { kind: "applied", version, isAcknowledged, warnings };
-  }
-
-  #refuse(problems: readonly string[]): ReloadResult {
-    this.#refusedReloads += 1;
-    for (const problem of problems)
-      this.#log.error({ problem }, "the new configuration is refused, the old one runs on");
-    return { kind: "refused", problems };
-  }
-
   async #stop(graceMs: number): Promise<{ interrupted: number; isClean: boolean }> {
     this.#isReady = false;
     this.#end();
     const drained = await this.#workers.drain(graceMs);
     await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
-    await this.#store?.close();
+    await this.#store.close();
     return drained;
   }
 
   #end(): void {
     if (this.#collectTimer !== null) clearTimeout(this.#collectTimer);
+    this.#objects.stop();
     for (const end of this.#endings.splice(0)) end();
   }
 
@@ -474,7 +456,7 @@ class RunningGateway implements Gateway {
 
   /** Puts together what is configured and what was found, for the fleet and for prices. A commit puts it in force. */
   #setConfig(): Config {
-    const { config, secrets } = this.#discovery.effective(this.#config, this.#secrets);
+    const { config, secrets } = this.#discovery.effective(this.#configuration.config, this.#configuration.secrets);
     this.#prices.configure(config, secrets);
     // the number of workers that this system can run
     this.#fleet.setConfig({ ...config, workers: this.#table.workers }, secrets);

@@ -16,7 +16,9 @@ import {
 import { type Target, targetKey } from "./source.ts";
 
 /** What a target becomes. */
-export type BuiltNode = { readonly node: NodeConfig } | { readonly reason: string };
+export type BuiltNode =
+  /** `entry`: as it would stand in the file. */
+  { readonly node: NodeConfig; readonly entry: Readonly<Record<string, unknown>> } | { readonly reason: string };
 
 /** Sections of the configuration that a found node depends on. */
 export type NodeSurroundings = Pick<Config, "timeouts" | "health" | "failover" | "prices" | "data" | "admin">;
@@ -25,7 +27,8 @@ export type NodeSurroundings = Pick<Config, "timeouts" | "health" | "failover" |
 export function buildNode(target: Target, source: SourceConfig, around: NodeSurroundings): BuiltNode {
   const own = ownPort(target, around);
   if (own !== null) return { reason: `the address is the gateway's own ${own} port` };
-  const parsed = nodeSchema.safeParse(rawNode(target, source));
+  const entry = rawNode(target, source);
+  const parsed = nodeSchema.safeParse(entry);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
     const path = formatPath((issue?.path ?? []).map((part) => (typeof part === "number" ? part : String(part))));
@@ -36,7 +39,7 @@ export function buildNode(target: Target, source: SourceConfig, around: NodeSurr
   if (feed !== null && !around.prices.feeds.some(({ name }) => name === feed)) {
     return { reason: `there is no price feed ${JSON.stringify(feed)}: declare it under prices.feeds` };
   }
-  return { node: completeNode(parsed.data, around, source.name) };
+  return { node: completeNode(parsed.data, around, source.name), entry };
 }
 
 /** The node as it would stand in the file. */

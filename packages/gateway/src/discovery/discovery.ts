@@ -45,12 +45,20 @@ export interface SourceState {
   graceTimer: NodeJS.Timeout | null;
 }
 
+/** A node that a source found, and joined. */
+export interface FoundEntry {
+  readonly node: NodeConfig;
+  /** As it would stand in the file. */
+  readonly entry: Readonly<Record<string, unknown>>;
+}
+
 export class Discovery {
   readonly #options: DiscoveryOptions;
   #states = new Map<string, SourceState>();
   #stopping: Promise<unknown>[] = [];
   #timer: NodeJS.Timeout | null = null;
   #isStopped = false;
+  #foundNodes: readonly FoundEntry[] = [];
   /** Wake up when a source looked. */
   readonly #waiting = new Set<() => void>();
   /** Account and family → when it was first found: the order decides the built-in policy's chain, and must not flap. */
@@ -109,9 +117,25 @@ export class Discovery {
       state.clashes = merged.clashes.get(state.config.name) ?? [];
       this.#logDropped(state);
     }
+    this.#noteFound(merged.found, states);
     if (merged.found.length === 0) return { config, secrets };
     const nodes = [...config.nodes, ...this.#byFamily(merged.found)];
     return { config: { ...config, nodes }, secrets: this.#secretsOf(merged.found, secrets) };
+  }
+
+  /** The nodes that joined those of the configuration, as they would stand in the file. Another list with each change. */
+  get foundNodes(): readonly FoundEntry[] {
+    return this.#foundNodes;
+  }
+
+  #noteFound(found: readonly NodeConfig[], states: readonly SourceState[]): void {
+    const entries = found.flatMap((node) => {
+      const entry = states.find(({ config }) => config.name === node.origin)?.found.entryOf(node);
+      return entry === undefined ? [] : [{ node, entry }];
+    });
+    const before = this.#foundNodes;
+    const isSame = entries.length === before.length && entries.every(({ node }, index) => node === before[index]?.node);
+    if (!isSame) this.#foundNodes = entries;
   }
 
   /** Ends every source. Resolves when nothing of them runs. */

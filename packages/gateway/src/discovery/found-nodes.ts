@@ -21,6 +21,7 @@ export class FoundNodes {
   #droppedBySource: readonly Dropped[] = [];
   #built = new Map<string, Built>();
   #nodes: readonly NodeConfig[] = [];
+  #entries = new Map<NodeConfig, Readonly<Record<string, unknown>>>();
   #dropped: readonly Dropped[] = [];
   #emptySinceMs = Number.NaN;
   #lastSuccessMs = Number.NaN;
@@ -36,6 +37,11 @@ export class FoundNodes {
   /** By id. The same object while nothing in them changes. */
   get nodes(): readonly NodeConfig[] {
     return this.#nodes;
+  }
+
+  /** A node as it would stand in the file. */
+  entryOf(node: NodeConfig): Readonly<Record<string, unknown>> | undefined {
+    return this.#entries.get(node);
   }
 
   /** What was named and is no node. */
@@ -147,9 +153,12 @@ export class FoundNodes {
       built.set(key, isSame ? old : { target, result });
     }
     const nodes: NodeConfig[] = [];
+    this.#entries = new Map();
     for (const [key, { result }] of built) {
-      if ("node" in result) nodes.push(result.node);
-      else dropped.push({ target: key, reason: result.reason });
+      if ("node" in result) {
+        nodes.push(result.node);
+        this.#entries.set(result.node, result.entry);
+      } else dropped.push({ target: key, reason: result.reason });
     }
     this.#built = built;
     this.#dropped = dropped;

@@ -35,4 +35,57 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX learned_by_age ON learned (updated_at_ms);
   ALTER TABLE prices ADD COLUMN source TEXT NOT NULL DEFAULT '';
   `,
+  // 3: what the admin API made, and who changed what
+  `
+  CREATE TABLE objects (
+    kind TEXT NOT NULL,
+    -- '' for kinds that belong to no account
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    updated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (kind, account, name)
+  ) STRICT, WITHOUT ROWID;
+
+  -- an accepted value of a key that the gateway made; the value itself is nowhere
+  CREATE TABLE key_digests (
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    -- NULL: as long as the key itself
+    expires_at_ms INTEGER,
+    PRIMARY KEY (account, name, digest)
+  ) STRICT, WITHOUT ROWID;
+
+  -- nodes that take no new requests, whoever declared them
+  CREATE TABLE drains (
+    account TEXT NOT NULL,
+    node TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (account, node)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms INTEGER NOT NULL,
+    actor_kind TEXT NOT NULL,
+    actor_name TEXT NOT NULL,
+    actor_account TEXT NOT NULL,
+    action TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    account TEXT NOT NULL,
+    name TEXT NOT NULL,
+    before TEXT,
+    after TEXT
+  ) STRICT;
+  CREATE INDEX audit_by_age ON audit (at_ms);
+  CREATE INDEX audit_by_account ON audit (account, id);
+
+  -- number of the last change of the objects
+  CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  INSERT INTO counters VALUES ('objects', 0);
+  `,
 ];

@@ -1,6 +1,7 @@
 /** What the store can be asked, by name. Everything runs on the store's own thread, each call in one transaction. */
 
 import type { DatabaseSync } from "node:sqlite";
+import { createObjectOperations, type ObjectCalls } from "./object-operations.ts";
 
 /** A number that was learned from traffic. */
 export interface LearnedNumber {
@@ -34,7 +35,7 @@ export interface StoredPrice {
 }
 
 /** Arguments and result of each call. Structured-cloneable. */
-export interface StoreCalls {
+export interface StoreCalls extends ObjectCalls {
   "learned.save": { args: { numbers: readonly LearnedNumber[]; forgetBeforeMs: number }; result: null };
   /** In parts, the newest first: whole, what a large fleet learned does not fit into the heap of the store's thread. */
   "learned.load": { args: { skip: number; limit: number }; result: readonly LearnedNumber[] };
@@ -89,6 +90,7 @@ export function createOperations(database: DatabaseSync): StoreOperations {
     `SELECT ${price} FROM prices WHERE key = ? AND observed_at_ms >= ? ORDER BY observed_at_ms LIMIT ?`,
   );
   return {
+    ...createObjectOperations(database),
     "learned.save": ({ numbers, forgetBeforeMs }) => {
       for (const number of numbers) putLearned.run({ ...number });
       forgetLearned.run(forgetBeforeMs);

@@ -11,6 +11,8 @@ const STORE_FAULTS = [
   "read_only",
   /** Folder or file can't be made or read. */
   "unreachable",
+  /** Another gateway wrote what this one wanted to change. */
+  "conflict",
   /** It was asked for more than it may keep waiting. */
   "overloaded",
   /** It did not answer in time. */
@@ -70,6 +72,7 @@ const HINTS: Readonly<Record<StoreFaultKind, string>> = {
   disk_full: "free some space",
   read_only: "let this user write there, or name another store.path",
   unreachable: "check that the folder exists and that this user may write there",
+  conflict: "give each gateway its own store.path",
   overloaded: "try again",
   timeout: "try again; the disk may be slow",
   closed: "start the gateway again",

@@ -1,0 +1,88 @@
+/** Why a change of objects is refused, in words. Pure. */
+
+import { type ConfigIssue, formatPath } from "@zml/protocol";
+import { type ConfigProblem, formatProblems } from "../../config/config-problem.ts";
+import type { ConfigSource } from "../../config/read-config.ts";
+import type { StoreFault } from "../../store/store-fault.ts";
+import type { DraftProblem } from "../configuration.ts";
+import type {
+  ManagedObject,
+  ObjectKey,
+  WriteCondition,
+  WriteProblem,
+  WriteRefusal,
+  WriteRefusalCode,
+} from "./managed-objects.ts";
+import { keyText, objectWords } from "./object-lists.ts";
+
+export function refusal(code: WriteRefusalCode, message: string, hint: string | null = null): WriteRefusal {
+  return { kind: "refused", code, problems: [{ path: [], message, hint }] };
+}
+
+/** The refusal of a write to what somebody else owns; null: it is the API's, or nobody's. */
+export function refuseOthers(key: ObjectKey, current: ManagedObject | null): WriteRefusal | null {
+  switch (current?.owner) {
+    case "file": {
+      const hint = "change it there; the file is read again by itself";
+      return refusal("owned_by_file", `the ${objectWords(key)} is declared in the configuration file`, hint);
+    }
+    case "discovery": {
+      const hint = "change the source's template, or the source";
+      return refusal("owned_by_discovery", `the ${objectWords(key)} was found by a source of nodes`, hint);
+    }
+    default:
+      return null;
+  }
+}
+
+/** The refusal of a write whose condition does not hold; null: it holds. */
+export function refuseCondition(
+  key: ObjectKey,
+  current: ManagedObject | null,
+  { ifMatch, ifNoneMatch }: WriteCondition,
+): WriteRefusal | null {
+  const failed = (message: string) => refusal("precondition_failed", message, "read it again, then change it");
+  if (ifNoneMatch !== null && current !== null) return failed(`the ${objectWords(key)} is there already`);
+  if (ifMatch === null) return null;
+  if (current === null) return failed(`there is no ${objectWords(key)}`);
+  if (ifMatch === "*" || ifMatch.includes(current.revision)) return null;
+  return failed(`the ${objectWords(key)} was changed since: its revision is ${current.revision}`);
+}
+
+/** The store can't keep it, so that it is not put in force either. */
+export function refuseStore(fault: StoreFault): WriteRefusal {
+  return refusal("store_unavailable", fault.message, "nothing was changed; traffic runs on");
+}
+
+/** What is wrong with a draft, for whoever wrote `key`: problems of other objects are told with their place. */
+export function problemsFor(key: ObjectKey, problems: readonly DraftProblem[], source: ConfigSource): WriteProblem[] {
+  const own = problems.flatMap(({ place, issue }) =>
+    place.owner === "api" && keyText(place.key) === keyText(key)
+      ? [{ path: place.path, message: issue.message, hint: issue.hint }]
+      : [],
+  );
+  if (own.length > 0) return own;
+  return problemWords(problems, source).map((message) => ({ path: [], message, hint: null }));
+}
+
+/** Each problem as one line, with its place. */
+export function problemWords(problems: readonly DraftProblem[], source: ConfigSource): string[] {
+  const ofFile: ConfigIssue[] = problems.flatMap(({ place, issue }) => (place.owner === "file" ? [issue] : []));
+  const located: readonly ConfigProblem[] = ofFile.length === 0 ? [] : source.locate(ofFile);
+  return [
+    ...located.map((problem) => formatProblems([problem])),
+    ...problems.flatMap(({ place, issue }) =>
+      place.owner === "api"
+        ? [`${objectWords(place.key)} (of the API)${pathWords(formatPath(place.path))}: ${hinted(issue)}`]
+        : [],
+    ),
+  ];
+}
+
+function pathWords(path: string): string {
+  return path === "" ? "" : `, ${path}`;
+}
+
+function hinted({ message, hint }: ConfigIssue): string {
+  return hint === null ? message : `${message}: ${hint}`;
+}

@@ -1,0 +1,92 @@
+/** The file is read again: what it says is put in force as one version, or refused as a whole. */
+
+import { formatProblems } from "../config/config-problem.ts";
+import { diffConfig } from "../config/diff-config.ts";
+import type { ReadConfigResult } from "../config/read-config.ts";
+import { hasSameFiles } from "../config/tls-files.ts";
+import { type Configuration, isReadFile } from "./configuration.ts";
+import type { GatewayLog } from "./gateway-log.ts";
+import type { AppliedVersion } from "./objects/managed-objects.ts";
+import { problemWords } from "./objects/refusals.ts";
+
+/** What became of a reload. */
+export type ReloadResult =
+  | (AppliedVersion & { readonly kind: "applied" })
+  | { readonly kind: "unchanged" }
+  | { readonly kind: "refused"; readonly problems: readonly string[] };
+
+export interface FileReloadsOptions {
+  readonly configuration: Configuration;
+  /** Reads the file anew; absent: there is none. */
+  readonly readAgain: (() => ReadConfigResult | Promise<ReadConfigResult>) | undefined;
+  readonly isStopping: () => boolean;
+  readonly log: GatewayLog;
+}
+
+export class FileReloads {
+  readonly #options: FileReloadsOptions;
+  #applied = 0;
+  #refused = 0;
+
+  constructor(options: FileReloadsOptions) {
+    this.#options = options;
+  }
+
+  /** Reloads that were put in force. */
+  get applied(): number {
+    return this.#applied;
+  }
+
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** @param isFirstLook the watch looked for the first time; nobody asked. */
+  reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
+    return this.#options.configuration.inTurn(() => this.#reload(isFirstLook));
+  }
+
+  /** For the watch: a reload that says in the log what went wrong. */
+  async fromWatch(isFirstLook: boolean): Promise<void> {
+    await this.reload({ isFirstLook }).catch((error: unknown) => {
+      const { log } = this.#options;
+      log.error({ error: error instanceof Error ? error.message : String(error) }, "the reload failed");
+    });
+  }
+
+  async #reload(isFirstLook: boolean): Promise<ReloadResult> {
+    const { configuration, readAgain, isStopping, log } = this.#options;
+    if (isStopping()) return this.#refuse(["the gateway is stopping: start it again with the new file"]);
+    if (readAgain === undefined) return this.#refuse(["this gateway was started without a file to read again"]);
+    const read = await readAgain();
+    if (!isReadFile(read)) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
+    const before = configuration.inForce;
+    const drafted = configuration.draft({ read });
+    if ("problems" in drafted) return this.#refuse(problemWords(drafted.problems, read.source));
+    const { draft } = drafted;
+    const diff = diffConfig(before.config, draft.config);
+    if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
+    if (diff.isEmpty && hasSameFiles(before.secrets, draft.secrets)) {
+      // nobody asked for the first look at a watched file: a line at each start would say that somebody did
+      if (!isFirstLook) log.info({}, "the configuration was read again: nothing changed");
+      return { kind: "unchanged" };
+    }
+    const applied = await configuration.apply(draft);
+    this.#applied += 1;
+    for (const warning of read.warnings) log.warn({}, formatProblems([warning]));
+    const { version, isAcknowledged } = applied;
+    const count = (list: { added: readonly unknown[]; removed: readonly unknown[]; changed: readonly unknown[] }) =>
+      `+${list.added.length} -${list.removed.length} ~${list.changed.length}`;
+    const fields = { version, nodes: count(diff.nodes), policies: count(diff.policies), models: count(diff.models) };
+    log.info({ ...fields, isAcknowledged }, "the configuration was applied");
+    const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...applied.warnings];
+    return { kind: "applied", version, isAcknowledged, warnings };
+  }
+
+  #refuse(problems: readonly string[]): ReloadResult {
+    this.#refused += 1;
+    const { log } = this.#options;
+    for (const problem of problems) log.error({ problem }, "the new configuration is refused, the old one runs on");
+    return { kind: "refused", problems };
+  }
+}

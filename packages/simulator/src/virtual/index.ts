@@ -1,8 +1,11 @@
 /** Routing in virtual time: what `zml simulate` and the routing bench run. */
 
-export { FLEETS, type FleetName } from "./fleet-plan.ts";
+export { FLEETS, type FleetName, type FleetPlan, type PlannedNode } from "./fleet-plan.ts";
 export { POLICY_NAMES, type PolicyName } from "./policies.ts";
 export { type ReportJson, regretOf } from "./report.ts";
+export type { RequestClass } from "./request-classes.ts";
 export { type PreparedScenario, prepareScenario, runPolicy } from "./run-scenario.ts";
 export { parseScenario, type Scenario } from "./scenario.ts";
+export { MAX_SEQUENCES } from "./virtual-gateway.ts";
+export type { Workload } from "./workload.ts";
 export { WORKLOADS, type WorkloadName } from "./workload-presets.ts";

@@ -1,12 +1,13 @@
 /**
- * Everything that can be compared, by name: the baselines of §4.6, MEL once more with a plan for each class, and ZML by
- * cost priority.
+ * Everything that can be compared, by name: the baselines of §4.6, MEL once more with a plan for each class, the router that knows all
+ * (ORA-1), and ZML by cost priority.
  */
 
 import type { CostPriority } from "@zml/engine";
 import type { FleetPlan } from "./fleet-plan.ts";
 import { planBuckets } from "./plan-buckets.ts";
 import type { RequestClass } from "./request-classes.ts";
+import { clairvoyant } from "./routers/clairvoyant.ts";
 import {
   leastRequest,
   roundRobin,
@@ -17,7 +18,6 @@ import {
   weightedLoad,
   weightedRoundRobin,
 } from "./routers/classical.ts";
-import type { Router } from "./routers/router.ts";
 import {
   bestFit,
   newTokensTimesBatch,
@@ -26,6 +26,7 @@ import {
   scriptedChain,
   shortestPredictedLatency,
 } from "./routers/scripted.ts";
+import type { SimulationOptions } from "./simulate.ts";
 import type { Workload } from "./workload.ts";
 
 export const POLICY_NAMES = [
@@ -44,6 +45,7 @@ export const POLICY_NAMES = [
   "BF",
   "MEL",
   "MEL-C",
+  "ORA-1",
   "zml-cost",
   "zml-balanced",
   "zml-latency",
@@ -61,8 +63,11 @@ export interface PolicyContext {
 export function policyOptions(
   name: PolicyName,
   { plan, classes, workload }: PolicyContext,
-): { createRouter: (() => Router) | null; costPriority: CostPriority } {
-  const baseline = (createRouter: () => Router) => ({ createRouter, costPriority: "balanced" as const });
+): Pick<SimulationOptions, "createRouter"> & { costPriority: CostPriority } {
+  const baseline = (createRouter: NonNullable<SimulationOptions["createRouter"]>) => ({
+    createRouter,
+    costPriority: "balanced" as const,
+  });
   switch (name) {
     case "RR":
       return baseline(roundRobin);
@@ -94,6 +99,10 @@ export function policyOptions(
     case "MEL-C": {
       const buckets = planBuckets(plan, classes, workload, name === "MEL-C");
       return baseline(() => plannedBuckets(buckets));
+    }
+    case "ORA-1": {
+      const constants = plan.nodes.map((node) => node.constants);
+      return baseline((nodes) => clairvoyant({ constants, nodes, workload, classes }));
     }
     case "zml-cost":
       return { createRouter: null, costPriority: "cost" };

@@ -24,8 +24,8 @@ export interface SimulationOptions {
   readonly plan: FleetPlan;
   readonly classes: readonly RequestClass[];
   readonly workload: Workload;
-  /** Null: the engine's own choice by `costPriority`. Called once per gateway. */
-  readonly createRouter: (() => Router) | null;
+  /** Null: the engine's own choice by `costPriority`. Called once per gateway; the nodes are for a router that knows all. */
+  readonly createRouter: ((nodes: readonly VirtualNode[]) => Router) | null;
   readonly costPriority?: CostPriority;
   readonly estimator?: Estimator;
   readonly gateways?: number;
@@ -124,7 +124,7 @@ class Simulation {
       });
     });
     this.#gateways = Array.from({ length: gateways }, (_, index) => {
-      const router = options.createRouter?.() ?? null;
+      const router = options.createRouter?.(this.#nodes) ?? null;
       return new VirtualGateway({
         plan,
         classes: options.classes,

@@ -314,6 +314,7 @@ export class VirtualGateway implements RouterView {
     sample: Omit<AttemptSample, "row" | "placement" | "model" | "outcome">,
   ): { outcome: Outcome; move: Move } {
     this.#noteComputed(dispatched);
+    this.#options.router?.noteEnd?.(dispatched.row, request.routed);
     const result = settle(this.#settler, request.route, dispatched.attempt, end, sample.atMs);
     const { row } = dispatched;
     applySamples(this.table, [

@@ -52,6 +52,8 @@ export interface RouterView {
 export interface Router {
   /** Row for the request; `view.usableCount` is 1 or more. */
   pick(view: RouterView, request: RoutedRequest): number;
+  /** An attempt on a row is over, however it ended. */
+  noteEnd?(row: number, request: RoutedRequest): void;
 }
 
 /** The usable row with the least score; among equal ones a random one. */

@@ -74,7 +74,7 @@ function compileNodes(...nodes: [family: string, ...models: string[]][]) {
   const { config } = configured(`nodes:\n${nodes.map(([family], row) => node(`n${row}`, family)).join("")}`);
   const placed = nodes.map(([family, ...models], row) => ({
     row,
-    account: "default",
+    accounts: ["default"],
     family,
     areModelsKnown: true,
     models: models.map((model, index) => {
@@ -117,4 +117,17 @@ test("an index survives that its family, policy or model goes and comes back", (
     before.policies.get(entryKey("default", "p"))?.index,
   );
   assert.equal(after.families.indexOf("H100"), before.families.indexOf("H100"));
+});
+
+test("a shared node's family joins the chain of whom it is shared with, in order of registration", () => {
+  const shared = (id: string, family: string, whom: string) =>
+    node(id, family).replace("models:", `shared_with: ${whom}, models:`);
+  const directory = compile(
+    `accounts: [{ name: red }, { name: blue }]\nnodes:\n${shared("a", "A100", "[blue]")}${shared("b", "H100", '["*"]')}${node("c", "B200")}`,
+  );
+  const chain = (account: string) =>
+    directory.accounts.get(account)?.builtIn.chain.map(({ family }) => directory.families[family]);
+  assert.deepEqual(chain("default"), ["A100", "H100", "B200"]);
+  assert.deepEqual(chain("blue"), ["A100", "H100"]);
+  assert.deepEqual(chain("red"), ["H100"]);
 });

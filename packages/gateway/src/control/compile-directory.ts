@@ -1,8 +1,9 @@
 /** From the configuration and what nodes report to the directory that decisions read. Pure but for new names. */
 
 import { type AccountData, BUILT_IN_POLICY, CHAIN_FAMILIES_MAX, type ModelData, type PolicyData } from "@zml/engine";
-import type { AccountConfig, Config, PolicyConfig } from "@zml/protocol";
+import { type AccountConfig, ALL_ACCOUNTS, type Config, type PolicyConfig } from "@zml/protocol";
 import type { NameRegistry } from "./name-registry.ts";
+import { servedAccounts } from "./shared-nodes.ts";
 
 /** A model on a node, as the directory sees it. */
 export interface PlacedModel {
@@ -17,7 +18,8 @@ export interface PlacedModel {
 /** A node as the directory sees it. */
 export interface PlacedNode {
   readonly row: number;
-  readonly account: string;
+  /** Accounts whose requests may go to it, its own included. */
+  readonly accounts: readonly string[];
   readonly family: string;
   readonly models: readonly PlacedModel[];
   /** False while nobody knows which models it serves: it declares none and has not answered a poll. */
@@ -66,7 +68,10 @@ export function compileDirectory(
   for (const policy of config.policies) {
     for (const { family } of policy.acceleratorPreference) names.families.register("", family);
   }
-  const chains = new Map(config.accounts.map(({ name }) => [name, accountChain(name, config.nodes, names, warnings)]));
+  const families = familiesByAccount(config);
+  const chains = new Map(
+    config.accounts.map(({ name }) => [name, accountChain(name, [...(families.get(name) ?? [])], names, warnings)]),
+  );
   const policies = new Map<string, PolicyData>();
   for (const policy of config.policies) {
     const index = names.policies.register(policy.account, policy.name);
@@ -75,8 +80,9 @@ export function compileDirectory(
     else policies.set(entryKey(policy.account, policy.name), data);
   }
   const accounts = new Map<string, AccountData>();
+  const incomplete = new Set(nodes.flatMap((node) => (node.areModelsKnown ? [] : node.accounts)));
   config.accounts.forEach((account, index) => {
-    const isCatalogComplete = nodes.every((node) => node.account !== account.name || node.areModelsKnown);
+    const isCatalogComplete = !incomplete.has(account.name);
     const data = accountData(account, { index, isCatalogComplete }, chains.get(account.name) ?? [], names);
     if (data === null) warnings.push(tooMany(`account ${account.name} is left out`, "policies"));
     else accounts.set(account.name, data);
@@ -87,9 +93,22 @@ export function compileDirectory(
 
 type Chain = PolicyData["chain"];
 
-/** The families of an account in order of first registration, each its own tier. */
-function accountChain(account: string, nodes: Config["nodes"], names: NameRegistry, warnings: string[]): Chain {
-  const families = [...new Set(nodes.filter((node) => node.account === account).map((node) => node.family))];
+/** Families of the nodes that serve each account, in order of first registration. */
+function familiesByAccount({ accounts, nodes }: Pick<Config, "accounts" | "nodes">): Map<string, Set<string>> {
+  const all = accounts.map(({ name }) => name);
+  const families = new Map(all.map((name) => [name, new Set<string>()]));
+  // most nodes that serve everybody are of a family that one before them brought
+  const everywhere = new Set<string>();
+  for (const node of nodes) {
+    if (everywhere.has(node.family)) continue;
+    if (node.sharedWith.includes(ALL_ACCOUNTS)) everywhere.add(node.family);
+    for (const account of servedAccounts(node, all)) families.get(account)?.add(node.family);
+  }
+  return families;
+}
+
+/** The families of an account, each its own tier. */
+function accountChain(account: string, families: readonly string[], names: NameRegistry, warnings: string[]): Chain {
   if (families.length > CHAIN_FAMILIES_MAX) {
     warnings.push(
       `account ${account} has nodes of ${families.length} families; policies that name none use the first ` +
@@ -197,15 +216,17 @@ function compileModels(
     // more families than an index can tell apart: such a node takes no traffic, and placing it warned already
     if (family < 0) continue;
     const served = new Set(node.models.map(({ name }) => name));
-    for (const { name, placement, adapterOf } of node.models) {
-      const model = draft(node.account, name, null, false);
-      model.adapterOf ??= adapterOf;
-      if (model.adapterOf !== null && served.has(model.adapterOf)) {
-        model.nodesWithBoth[family] = (model.nodesWithBoth[family] ?? 0) + 1;
+    for (const account of node.accounts) {
+      for (const { name, placement, adapterOf } of node.models) {
+        const model = draft(account, name, null, false);
+        model.adapterOf ??= adapterOf;
+        if (model.adapterOf !== null && served.has(model.adapterOf)) {
+          model.nodesWithBoth[family] = (model.nodesWithBoth[family] ?? 0) + 1;
+        }
+        model.rows.push(node.row);
+        model.placements.push(placement);
+        model.families.push(family);
       }
-      model.rows.push(node.row);
-      model.placements.push(placement);
-      model.families.push(family);
     }
   }
   const models = new Map<string, ModelData>();

@@ -7,6 +7,7 @@ import type { AttemptSample } from "@zml/engine";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import type { ReportedSample } from "./read-samples.ts";
+import { servesAccount } from "./shared-nodes.ts";
 
 /** What tells whose a row is now. */
 export interface RowOwners {
@@ -22,7 +23,7 @@ export function currentSamples(samples: readonly ReportedSample[], { fleet, name
     if (node === undefined || names.identities.find(node.config.url, node.config.id) !== sample.identity) continue;
     const model = names.models.nameOf(sample.model);
     const placement =
-      model !== null && model.scope === node.config.account ? node.placements.get(model.name) : undefined;
+      model !== null && servesAccount(node.config, model.scope) ? node.placements.get(model.name) : undefined;
     current.push(placement === sample.placement ? sample : { ...sample, placement: -1 });
   }
   return current;

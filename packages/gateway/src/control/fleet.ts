@@ -25,6 +25,7 @@ import type { NameRegistry } from "./name-registry.ts";
 import { pollerNode } from "./poller-view.ts";
 import { PlacementRows, RowPool } from "./rows.ts";
 import { placedModels, servedNames } from "./served-models.ts";
+import { servedAccounts } from "./shared-nodes.ts";
 import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
 import { serverTls, workerKeys, workerNode } from "./worker-view.ts";
 
@@ -78,6 +79,8 @@ interface View {
   readonly engine: EngineName | null;
   readonly placements: ReadonlyMap<string, number>;
   readonly secrets: ConfigSecrets;
+  /** Every account there is. */
+  readonly accounts: readonly string[];
   readonly worker: WorkerNode;
   readonly spec: NodeSpec;
 }
@@ -100,6 +103,7 @@ export class Fleet {
   readonly #entries = new Map<string, Entry>();
   readonly #byRow = new Map<number, Entry>();
   #config: Config | null = null;
+  #accounts: readonly string[] = [];
   #secrets: ConfigSecrets = NO_SECRETS;
   #version = 0;
   #directory: CompiledDirectory = EMPTY_DIRECTORY;
@@ -138,6 +142,9 @@ export class Fleet {
 
   /** Takes a configuration; `commit` puts it in force. */
   setConfig(config: Config, secrets: ConfigSecrets): void {
+    const accounts = config.accounts.map(({ name }) => name);
+    // the same list while its names are the same: what is known of each node stands on it
+    if (!isDeepStrictEqual(accounts, this.#accounts)) this.#accounts = accounts;
     this.#config = config;
     this.#secrets = secrets;
   }
@@ -341,14 +348,15 @@ export class Fleet {
     const placed: PlacedNode[] = [];
     for (const node of config.nodes) {
       const entry = this.#entries.get(identityKey(node));
+      const accounts = servedAccounts(node, this.#accounts);
       if (entry === undefined) {
         // no row: what it serves is unknown until it has one
-        placed.push({ row: -1, account: node.account, family: node.family, models: [], areModelsKnown: false });
+        placed.push({ row: -1, accounts, family: node.family, models: [], areModelsKnown: false });
         continue;
       }
       placed.push({
         row: entry.row,
-        account: node.account,
+        accounts,
         family: node.family,
         models: placedModels(entry),
         areModelsKnown: node.models !== null || entry.hasAnswered,
@@ -418,17 +426,19 @@ export class Fleet {
   #viewOf(entry: Entry): View {
     const { config, engine, placements, view } = entry;
     const secrets = this.#secrets;
+    const accounts = this.#accounts;
     const isSame =
       view !== null &&
       view.config === config &&
       view.engine === engine &&
       view.placements === placements &&
-      view.secrets === secrets;
+      view.secrets === secrets &&
+      view.accounts === accounts;
     if (isSame) return view;
-    const worker = workerNode(entry, secrets, this.#names);
+    const worker = workerNode(entry, secrets, this.#names, accounts);
     const spec = pollerNode(entry, secrets, this.#names);
     const next: View = {
-      ...{ config, engine, placements, secrets },
+      ...{ config, engine, placements, secrets, accounts },
       worker: view !== null && isDeepStrictEqual(view.worker, worker) ? view.worker : worker,
       spec: view !== null && isDeepStrictEqual(view.spec, spec) ? view.spec : spec,
     };

@@ -7,17 +7,22 @@ import type { NodeTls } from "../http1/open-socket.ts";
 import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { NameRegistry } from "./name-registry.ts";
+import { servedAccounts } from "./shared-nodes.ts";
 
-/** A node as workers dispatch to it. */
+/** A node as workers dispatch to it. @param accounts every account there is */
 export function workerNode(
   { row, config, engine }: FleetNode,
   secrets: ConfigSecrets,
   names: NameRegistry,
+  accounts: readonly string[],
 ): WorkerNode {
   const upstreamModels: Record<number, string> = {};
   for (const { name, upstreamModel } of config.models ?? []) {
-    const model = names.models.find(config.account, name);
-    if (model >= 0 && upstreamModel !== name) upstreamModels[model] = upstreamModel;
+    if (upstreamModel === name) continue;
+    for (const account of servedAccounts(config, accounts)) {
+      const model = names.models.find(account, name);
+      if (model >= 0) upstreamModels[model] = upstreamModel;
+    }
   }
   return {
     row,

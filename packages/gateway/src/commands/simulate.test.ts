@@ -56,19 +56,22 @@ describe("zml simulate refuses, before any work, with path and line", () => {
   it("nodes, families and hardware that are not there, and a fleet of two models", async () => {
     assert.match(
       await refused("failures: [{ kind: slow, families: [TPU], from_s: 1, to_s: 2, factor: 3 }]\n"),
-      /failures\[0\]: no family TPU: the fleet has MI300X, H100, A100, L40S/,
+      /^S:1:\d+ failures\[0\]: no family TPU: the fleet has MI300X, H100, A100, L40S/,
     );
     assert.match(
       await refused("prices: [{ kind: step, nodes: [h100-9], at_s: 1, factor: 3 }]\n"),
-      /prices\[0\]: no node h100-9/,
+      /^S:1:\d+ prices\[0\]: no node h100-9/,
     );
     assert.match(
       await refused("fleet: [{ family: A, hardware: x, usd_per_hour: 1 }]\n"),
-      /unknown hardware key x: use one of/,
+      /^S:1:\d+ fleet\[0\].hardware: unknown hardware key x: use one of/,
     );
     const two = ["H100-SXM-80GB/llama-3-8b/bf16/1", "H100-SXM-80GB/llama-3-70b/fp8/2"];
     const groups = two.map((hardware, index) => `  - { family: A${index}, hardware: ${hardware}, usd_per_hour: 1 }\n`);
-    assert.match(await refused(`fleet:\n${groups.join("")}`), /serves more than one model \(llama-3-8b, llama-3-70b\)/);
+    assert.match(
+      await refused(`fleet:\n${groups.join("")}`),
+      /^S:1:1 fleet: the fleet serves more than one model \(llama-3-8b, llama-3-70b\)/,
+    );
   });
   it("a trace with a bad line, and a prompt that no node holds", async () => {
     const head = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,100,10\n";
@@ -81,7 +84,7 @@ describe("zml simulate refuses, before any work, with path and line", () => {
     const l4 = "fleet: [{ family: L4, hardware: L4-24GB/llama-3-8b/bf16/1, usd_per_hour: 1 }]\n";
     assert.match(
       await refused(`${l4}workload: { sources: [{ trace: long.csv }] }\n`),
-      /request 2 of the trace takes 40010 tokens of context, and the largest node holds 30000/,
+      /^S:1:1 fleet: request 2 of the trace takes 40010 tokens of context, and the largest node holds 30000/,
     );
   });
 });

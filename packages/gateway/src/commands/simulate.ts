@@ -40,7 +40,9 @@ export async function simulate(terminal: Terminal, { file, json }: SimulateOptio
   try {
     prepared = virtual.prepareScenario(parsed.scenario, dirname(resolve(file)));
   } catch (error) {
-    return fail(`zml: ${messageOf(error)}`);
+    if (!(error instanceof virtual.ScenarioError)) return fail(`zml: ${messageOf(error)}`);
+    const issue = { path: error.path, at: "value", message: error.message, hint: null } as const;
+    return fail(formatProblems([problemAt(file, yaml.place(issue.path, issue.at), issue)]));
   }
   const reports: [string, ReportJson][] = [];
   for (const name of parsed.scenario.policies) {

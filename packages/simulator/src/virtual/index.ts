@@ -2,10 +2,10 @@
 
 export { FLEETS, type FleetName, type FleetPlan, type PlannedNode } from "./fleet-plan.ts";
 export { POLICY_NAMES, type PolicyName } from "./policies.ts";
-export { type ReportJson, regretOf } from "./report.ts";
+export { type ReportJson, regretOf, type StretchJson } from "./report.ts";
 export type { RequestClass } from "./request-classes.ts";
 export { type PreparedScenario, prepareScenario, runPolicy } from "./run-scenario.ts";
-export { parseScenario, type Scenario } from "./scenario.ts";
+export { parseScenario, type Scenario, ScenarioError } from "./scenario.ts";
 export { MAX_SEQUENCES } from "./virtual-gateway.ts";
 export type { Workload } from "./workload.ts";
 export { WORKLOADS, type WorkloadName } from "./workload-presets.ts";

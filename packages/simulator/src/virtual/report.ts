@@ -47,6 +47,21 @@ export interface ReportJson extends ClassJson {
   readonly prefix_share: number;
   readonly classes: Readonly<Record<string, ClassJson>>;
   readonly nodes: readonly NodeJson[];
+  /** Where the scenario asks for it. */
+  readonly series?: readonly StretchJson[];
+}
+
+/** What arrived in one stretch of time, and what the stretch cost. */
+export interface StretchJson {
+  readonly from_s: number;
+  readonly requests: number;
+  readonly attainment: number | null;
+  /** Rejected and failed. */
+  readonly lost: number;
+  readonly good_tokens: number;
+  readonly busy_usd: number;
+  /** Requests by the node that answered, in the order of `nodes`. */
+  readonly node_requests: readonly number[];
 }
 
 export interface NodeJson {
@@ -75,15 +90,7 @@ export function reportOf(
   for (let request = 0; request < workload.count; request++) {
     if ((records.arrivedAtMs[request] as number) >= warmUpMs) judged.push(request);
   }
-  const isGood = (request: number): boolean => {
-    const target = classes[workload.classes[request] as number];
-    if (records.end[request] !== SERVED || target === undefined) return false;
-    return isWithinTargets(target, {
-      ttftMs: records.ttftMs[request] as number,
-      endMs: records.responseMs[request] as number,
-      outputTokens: workload.outputTokens[request] as number,
-    });
-  };
+  const isGood = (request: number): boolean => isMet(result, workload, classes, request);
   const byClass = Object.fromEntries(
     classes.map(({ name }, index) => [
       name,
@@ -139,6 +146,66 @@ export function reportOf(
       busy_share: busyMs(result.busy[row] ?? [], warmUpMs, toMs) / (toMs - warmUpMs),
     })),
   };
+}
+
+/** The whole run in stretches of equal length; the last one goes to the end of the last request. */
+export function seriesOf(
+  result: SimulationResult,
+  {
+    plan,
+    workload,
+    classes,
+    everyMs,
+  }: { plan: FleetPlan; workload: Workload; classes: readonly RequestClass[]; everyMs: number },
+): StretchJson[] {
+  const { records } = result;
+  const count = Math.max(1, Math.ceil(workload.durationMs / everyMs));
+  const stretches = Array.from({ length: count }, () => ({
+    requests: 0,
+    met: 0,
+    lost: 0,
+    goodTokens: 0,
+    nodeRequests: new Array<number>(plan.nodes.length).fill(0),
+  }));
+  for (let request = 0; request < workload.count; request++) {
+    const place = Math.floor((records.arrivedAtMs[request] as number) / everyMs);
+    const stretch = stretches[Math.min(count - 1, place)];
+    if (stretch === undefined) continue;
+    stretch.requests += 1;
+    if (records.end[request] !== SERVED) stretch.lost += 1;
+    const node = records.node[request] as number;
+    if (node >= 0) stretch.nodeRequests[node] = (stretch.nodeRequests[node] as number) + 1;
+    if (!isMet(result, workload, classes, request)) continue;
+    stretch.met += 1;
+    stretch.goodTokens += records.outputTokens[request] as number;
+  }
+  return stretches.map(({ requests, met, lost, goodTokens, nodeRequests }, index) => {
+    const toMs = index === count - 1 ? Math.max(result.endedAtMs, count * everyMs) : (index + 1) * everyMs;
+    return {
+      from_s: (index * everyMs) / 1000,
+      requests,
+      attainment: ratio(met, requests),
+      lost,
+      good_tokens: goodTokens,
+      busy_usd: busyUsd(result.busy, result.prices, index * everyMs, toMs),
+      node_requests: nodeRequests,
+    };
+  });
+}
+
+function isMet(
+  { records }: SimulationResult,
+  workload: Workload,
+  classes: readonly RequestClass[],
+  request: number,
+): boolean {
+  const target = classes[workload.classes[request] as number];
+  if (records.end[request] !== SERVED || target === undefined) return false;
+  return isWithinTargets(target, {
+    ttftMs: records.ttftMs[request] as number,
+    endMs: records.responseMs[request] as number,
+    outputTokens: workload.outputTokens[request] as number,
+  });
 }
 
 /** Regret of a policy: what part of a reference's goodput per USD it left lying, 0..1; below 0 it did better. */

@@ -44,3 +44,32 @@ it("every fleet has a capacity, the mixed ones more than their fast part", () =>
     assert.ok(capacity(fleet) > 1, `${fleet}: ${capacity(fleet)}`);
   assert.ok(capacity("F4") > capacity("F3"));
 });
+
+it("tells stretches of a run that add up to its report, and shows an outage in the one that it is in", () => {
+  const prepared = prepareScenario(
+    scenarioOf({
+      workload: { load: 0.2, duration_s: 60 },
+      series_every_s: 20,
+      failures: [{ kind: "down", families: ["MI300X"], from_s: 20, to_s: 40 }],
+    }),
+    ".",
+  );
+  const { series = [], nodes, ...report } = runPolicy(prepared, "RR");
+  const sum = (of: (stretch: (typeof series)[number]) => number) => series.reduce((total, one) => total + of(one), 0);
+  assert.deepEqual(
+    series.map(({ from_s: from }) => from),
+    [0, 20, 40],
+  );
+  assert.equal(
+    sum(({ requests }) => requests),
+    report.requests,
+  );
+  assert.equal(
+    sum((one) => one.good_tokens),
+    report.good_tokens,
+  );
+  assert.ok(Math.abs(sum((one) => one.busy_usd) - report.busy_usd) < 1e-9);
+  const mi300x = nodes.findIndex(({ family }) => family === "MI300X");
+  const [before = 0, during = 1, after = 0] = series.map((one) => one.node_requests[mi300x]);
+  assert.ok(during < 5 && before > 20 && after > 5, `${before} ${during} ${after}`);
+});

@@ -1,13 +1,14 @@
 /** A scenario, from its words to reports. Everything that can be wrong is found before the first run. */
 
 import { resolve } from "node:path";
+import { nodeConstantsTable } from "../node-constants.ts";
 import type { FailureSpec, PriceSpec } from "./disturbances.ts";
 import { FLEETS, type FleetPlan, planFleet } from "./fleet-plan.ts";
 import { fluidCapacityRps } from "./fluid-capacity.ts";
 import { type PolicyName, policyOptions } from "./policies.ts";
-import { type ReportJson, reportOf } from "./report.ts";
+import { type ReportJson, reportOf, seriesOf } from "./report.ts";
 import { type RequestClass, requestClasses } from "./request-classes.ts";
-import type { Scenario, ScenarioTargets } from "./scenario.ts";
+import { type Scenario, ScenarioError, type ScenarioTargets } from "./scenario.ts";
 import { simulate } from "./simulate.ts";
 import { readTrace } from "./traces/read-trace.ts";
 import { createWorkload, type Workload, type WorkloadSource } from "./workload.ts";
@@ -33,8 +34,8 @@ const DEFAULT_LOAD = 0.6;
  * Reads traces and lays out the fleet.
  *
  * @param folder where relative paths of traces begin.
- * @throws Error that says what is wrong: a trace (with its line), a hardware key, a node's name, a fleet that cannot
- *   serve the model or hold the prompts.
+ * @throws TraceError a trace that can't be used, with its line. ScenarioError with the path of what is wrong: a hardware
+ *   key, a node's name, a fleet that cannot serve the model or hold the prompts.
  */
 export function prepareScenario(scenario: Scenario, folder: string): PreparedScenario {
   const { fleet, workload: asked, seed } = scenario;
@@ -50,9 +51,20 @@ export function prepareScenario(scenario: Scenario, folder: string): PreparedSce
           networkMs: group.network_ms,
         }));
   const models = [...new Set(groups.map(({ hardware }) => hardware.split("/")[1]))];
+  const known = nodeConstantsTable();
+  for (const [index, { hardware }] of groups.entries()) {
+    if (known.has(hardware)) continue;
+    throw new ScenarioError(
+      ["fleet", index, "hardware"],
+      `unknown hardware key ${hardware}: use one of ${[...known.keys()].join(", ")}`,
+    );
+  }
   const plan = planFleet(groups, { constantsError: scenario.constants_error, seed });
   if (models.length > 1)
-    throw new Error(`the fleet serves more than one model (${models.join(", ")}): name nodes of one`);
+    throw new ScenarioError(
+      ["fleet"],
+      `the fleet serves more than one model (${models.join(", ")}): name nodes of one`,
+    );
   checkContext(plan, sources);
   const classes = requestClasses(scenario.targets, scenario.class_shares);
   const classShares = classes.map(({ share }) => share);
@@ -62,12 +74,13 @@ export function prepareScenario(scenario: Scenario, folder: string): PreparedSce
   const rps = asked.rps ?? capacityRps * (asked.load ?? DEFAULT_LOAD);
   const workload = createWorkload({ sources, rps, durationS: asked.duration_s, classShares, seed });
   if (workload.count === 0) {
-    throw new Error(
+    throw new ScenarioError(
+      ["workload"],
       `no request arrives in ${asked.duration_s} s at ${rps.toPrecision(3)} requests/s: raise one of them`,
     );
   }
-  const failures = scenario.failures.map((spec, index) => failureOf(spec, rowsOf(plan, spec, `failures[${index}]`)));
-  const prices = scenario.prices.map((spec, index) => priceOf(spec, rowsOf(plan, spec, `prices[${index}]`)));
+  const failures = scenario.failures.map((spec, index) => failureOf(spec, rowsOf(plan, spec, ["failures", index])));
+  const prices = scenario.prices.map((spec, index) => priceOf(spec, rowsOf(plan, spec, ["prices", index])));
   return { scenario, plan, classes, workload, capacityRps, rps, failures, prices };
 }
 
@@ -97,7 +110,11 @@ export function runPolicy(
     seed: scenario.seed,
     ...(onProgress === undefined ? {} : { onProgress }),
   });
-  return reportOf(result, { plan, workload, classes, warmUpMs: scenario.workload.warm_up_s * 1000 });
+  const everyS = scenario.series_every_s;
+  return {
+    ...reportOf(result, { plan, workload, classes, warmUpMs: scenario.workload.warm_up_s * 1000 }),
+    ...(everyS === null ? {} : { series: seriesOf(result, { plan, workload, classes, everyMs: everyS * 1000 }) }),
+  };
 }
 
 function sourcesOf({ workload }: Scenario, folder: string): WorkloadSource[] {
@@ -120,7 +137,8 @@ function checkContext({ nodes }: FleetPlan, sources: readonly WorkloadSource[]):
     const row = trace.rows[index];
     if (row === undefined) continue;
     const tokens = row.promptTokens + row.outputTokens;
-    throw new Error(
+    throw new ScenarioError(
+      ["fleet"],
       `request ${index + 1} of the trace takes ${tokens} tokens of context, and the largest node holds ${most}: ` +
         "take it out, or add a node that holds it",
     );
@@ -130,15 +148,15 @@ function checkContext({ nodes }: FleetPlan, sources: readonly WorkloadSource[]):
 function rowsOf(
   { nodes, families }: FleetPlan,
   { families: wanted, nodes: ids }: ScenarioTargets,
-  where: string,
+  path: ScenarioError["path"],
 ): number[] {
   for (const family of wanted ?? []) {
     if (!families.includes(family))
-      throw new Error(`${where}: no family ${family}: the fleet has ${families.join(", ")}`);
+      throw new ScenarioError(path, `no family ${family}: the fleet has ${families.join(", ")}`);
   }
   for (const id of ids ?? []) {
     if (!nodes.some((node) => node.id === id)) {
-      throw new Error(`${where}: no node ${id}: the fleet has ${nodes.map((node) => node.id).join(", ")}`);
+      throw new ScenarioError(path, `no node ${id}: the fleet has ${nodes.map((node) => node.id).join(", ")}`);
     }
   }
   const isAll = wanted === undefined && ids === undefined;

@@ -111,12 +111,25 @@ export const scenarioSchema = z.strictObject({
   constants_error: z.number().min(0).max(0.9).default(0.2),
   noise_sigma: z.number().min(0).max(1).default(0.05),
   step_token_budget: z.number().int().min(1).max(1_000_000).default(2_048),
+  /** The report also tells each stretch of so many seconds; null: it does not. */
+  series_every_s: z.number().min(1).nullable().default(null),
   failures: z.array(failure).default([]),
   prices: z.array(price).default([]),
 });
 
 export type Scenario = z.output<typeof scenarioSchema>;
 export type ScenarioTargets = Scenario["failures"][number] | Scenario["prices"][number];
+
+/** What a scenario asks for and cannot be had, with the path of the value that says so. */
+export class ScenarioError extends Error {
+  readonly path: ConfigIssue["path"];
+
+  constructor(path: ConfigIssue["path"], message: string) {
+    super(message);
+    this.name = "ScenarioError";
+    this.path = path;
+  }
+}
 
 /** Checks a parsed file. Unknown keys, wrong values and what does not fit together come back with their paths. */
 export function parseScenario(value: unknown): { scenario: Scenario } | { issues: ConfigIssue[] } {

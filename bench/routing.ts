@@ -1,56 +1,52 @@
 /**
  * Quality of routing: ZML beside the field's rules on fleets in virtual time, with the production engine
- * (docs/benchmarks/routing.md). `--quick` is one fleet and two workloads in under a minute.
+ * (docs/benchmarks/routing.md). `--quick` is one fleet and two workloads in under a minute. The whole grid goes on where
+ * it was ended, as long as the sources are the same.
  */
 
+import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
-import {
-  FLEETS,
-  type FleetName,
-  POLICY_NAMES,
-  type PolicyName,
-  WORKLOADS,
-  type WorkloadName,
-} from "@zml/simulator/virtual";
+import { POLICY_NAMES } from "@zml/simulator/virtual";
 import { report } from "./report.ts";
-import { figuresOf, meanOf, measureRouting, type RoutingCell, type RoutingGrid } from "./routing/measure-routing.ts";
-
-const QUICK: RoutingGrid = {
-  fleets: ["F3"],
-  workloads: ["W1", "W2"],
-  loads: [0.4, 0.8],
-  policies: ["LR", "WLR", "CHAIN", "SPL", "BF", "zml-cost", "zml-balanced", "zml-latency"],
-  seeds: [1],
-  durationS: 240,
-  warmUpS: 60,
-};
-
-const FULL: RoutingGrid = {
-  fleets: Object.keys(FLEETS) as FleetName[],
-  workloads: Object.keys(WORKLOADS) as WorkloadName[],
-  loads: [0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2],
-  policies: POLICY_NAMES,
-  seeds: [1, 2, 3, 4, 5],
-  durationS: 3_600,
-  warmUpS: 300,
-};
+import { cellsOf, meanOf, type RoutingCell } from "./routing/cells.ts";
+import { figuresOf } from "./routing/figures.ts";
+import { casesOf, FLEET_NAMES, type GridFilter, SECTIONS, WORKLOAD_NAMES } from "./routing/grid.ts";
+import { ResultStore, resultsFile } from "./routing/result-store.ts";
+import { nameOf, runCases } from "./routing/run-cases.ts";
 
 const { values } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
+    fresh: { type: "boolean", default: false },
+    sections: { type: "string" },
     fleets: { type: "string" },
     workloads: { type: "string" },
     policies: { type: "string" },
     loads: { type: "string" },
     seeds: { type: "string" },
     "duration-s": { type: "string" },
+    processes: { type: "string" },
+    "budget-min": { type: "string" },
   },
 });
-const cells = measureRouting(gridOf(), (cell, wallMs) => {
-  // what takes minutes says where it is; standard output belongs to the figures
-  process.stderr.write(`${rowOf(cell).join("  ")}  ${(wallMs / 1000).toFixed(1)} s\n`);
+const startMs = performance.now();
+const cases = casesOf(values.quick ? "quick" : "full", filterOf());
+const store = new ResultStore(values.quick ? null : resultsFile(values.fresh));
+let toldMs = 0;
+const left = await runCases(cases, store, {
+  processes: values.processes === undefined ? availableParallelism() : numberOf("processes", values.processes),
+  budgetMs: values["budget-min"] === undefined ? Infinity : numberOf("budget-min", values["budget-min"]) * 60_000,
+  isBoundWanted: ({ section }) => section === "headline" && !values.quick,
+  onProgress: (done, all, of) => {
+    // standard output belongs to the figures
+    if (performance.now() - toldMs < 2_000 && done < all) return;
+    toldMs = performance.now();
+    process.stderr.write(`${done} of ${all} runs, ${seconds()} s: ${nameOf(of)}\n`);
+  },
 });
+const cells = cellsOf(cases, store);
+if (left > 0) process.stderr.write(`the budget left out ${left} runs: run the same command again to go on\n`);
 const figures = figuresOf(cells);
 report({
   bench: "routing",
@@ -60,31 +56,29 @@ report({
   json: values.json,
 });
 if (!values.json) process.stdout.write(`\n${tableOf()}\n`);
+process.stderr.write(`${cases.length} cases in ${seconds()} s\n`);
 
-function gridOf(): RoutingGrid {
-  const base = values.quick ? QUICK : FULL;
-  const durationS = values["duration-s"] === undefined ? base.durationS : numberOf("duration-s", values["duration-s"]);
-  return {
-    fleets: listOf("fleets", base.fleets, Object.keys(FLEETS) as FleetName[]),
-    workloads: listOf("workloads", base.workloads, Object.keys(WORKLOADS) as WorkloadName[]),
-    policies: listOf<PolicyName>("policies", base.policies, POLICY_NAMES),
-    loads:
-      values.loads === undefined ? base.loads : values.loads.split(",").map((text) => numberOf("loads", text) / 100),
-    seeds: values.seeds === undefined ? base.seeds : values.seeds.split(",").map((text) => numberOf("seeds", text)),
-    durationS,
-    warmUpS: Math.min(base.warmUpS, durationS / 4),
+function filterOf(): GridFilter {
+  const lists = {
+    sections: listOf("sections", SECTIONS),
+    fleets: listOf("fleets", FLEET_NAMES),
+    workloads: listOf("workloads", WORKLOAD_NAMES),
+    policies: listOf("policies", POLICY_NAMES),
+    loads: values.loads?.split(",").map((text) => numberOf("loads", text) / 100),
+    seeds: values.seeds?.split(",").map((text) => numberOf("seeds", text)),
+    durationS: values["duration-s"] === undefined ? undefined : numberOf("duration-s", values["duration-s"]),
   };
+  return Object.fromEntries(Object.entries(lists).filter(([, value]) => value !== undefined));
 }
 
 function listOf<Name extends string>(
-  option: "fleets" | "workloads" | "policies",
-  fallback: readonly Name[],
+  option: "sections" | "fleets" | "workloads" | "policies",
   known: readonly Name[],
-): readonly Name[] {
+): readonly Name[] | undefined {
   const names = values[option]?.split(",");
   const unknown = names?.find((name) => !known.includes(name as Name));
   if (unknown !== undefined) throw new Error(`--${option} names ${unknown}: known are ${known.join(", ")}`);
-  return (names as Name[] | undefined) ?? fallback;
+  return names as Name[] | undefined;
 }
 
 function numberOf(option: string, text: string): number {
@@ -93,8 +87,13 @@ function numberOf(option: string, text: string): number {
   return value;
 }
 
+function seconds(): string {
+  return ((performance.now() - startMs) / 1000).toFixed(0);
+}
+
 function rowOf(cell: RoutingCell): string[] {
   const percent = (of: Parameters<typeof meanOf>[1]) => (100 * meanOf(cell, of)).toFixed(1).padStart(6);
+  const usd = (of: Parameters<typeof meanOf>[1]) => meanOf(cell, of).toFixed(3).padStart(8);
   return [
     cell.fleet,
     cell.workload,
@@ -102,21 +101,18 @@ function rowOf(cell: RoutingCell): string[] {
     cell.policy.padEnd(12),
     percent((one) => one.attainment),
     percent((one) => one.worst_class_attainment),
-    meanOf(cell, (one) => one.busy_usd_per_million_tokens)
-      .toFixed(3)
-      .padStart(8),
-    meanOf(cell, (one) => one.provisioned_usd_per_million_tokens)
-      .toFixed(3)
-      .padStart(8),
+    usd((one) => one.busy_usd_per_million_tokens),
+    usd((one) => one.provisioned_usd_per_million_tokens),
     (meanOf(cell, (one) => one.goodput_per_usd) / 1e6).toFixed(2).padStart(7),
     meanOf(cell, (one) => one.ttft_ms.p99)
       .toFixed(0)
       .padStart(7),
+    cell.axis,
   ];
 }
 
 function tableOf(): string {
   const head =
     "fleet workload load policy: targets met %, worst class %, busy USD/M tokens, powered USD/M tokens, good M tokens/USD, TTFT P99 ms";
-  return [head, ...cells.map((cell) => rowOf(cell).join("  "))].join("\n");
+  return [head, ...cells.map((cell) => rowOf(cell).join("  ").trimEnd())].join("\n");
 }

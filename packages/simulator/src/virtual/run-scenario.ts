@@ -118,7 +118,14 @@ export function runPolicy(
 }
 
 function sourcesOf({ workload }: Scenario, folder: string): WorkloadSource[] {
-  if (workload.sources === undefined) return presetSources(workload.preset ?? "W1");
+  if (workload.sources === undefined) {
+    const { day_s: dayS } = workload;
+    return presetSources(workload.preset ?? "W1").map((source) =>
+      source.arrivals.kind === "diurnal" && dayS !== undefined
+        ? { ...source, arrivals: { ...source.arrivals, dayS } }
+        : source,
+    );
+  }
   return workload.sources.map(({ trace, share, arrivals }) => ({
     trace: readTrace(resolve(folder, trace)),
     share,

@@ -87,6 +87,8 @@ export const scenarioSchema = z.strictObject({
         .positive()
         .max(10 * 86_400)
         .default(3_600),
+      /** Length of a day of a diurnal preset, s. */
+      day_s: z.number().positive().optional(),
       /** What arrives before is not judged. */
       warm_up_s: seconds.default(0),
     })
@@ -149,6 +151,10 @@ function contradictions({ workload, class_shares: shares, failures }: Scenario):
   if (workload.load !== undefined && workload.rps !== undefined) {
     wrong(["workload", "rps"], "load and rps both say how much comes", "keep one of them");
   }
+  const isDiurnal = WORKLOADS[workload.preset ?? "W1"].some(({ arrivals: { kind } }) => kind === "diurnal");
+  if (workload.day_s !== undefined && (workload.sources !== undefined || !isDiurnal)) {
+    wrong(["workload", "day_s"], "day_s is for a preset with a day curve", "name W8, or set it in a source's arrivals");
+  }
   if (workload.warm_up_s >= workload.duration_s) {
     wrong(
       ["workload", "warm_up_s"],
@@ -208,5 +214,5 @@ const KEYS = [
   ...Object.keys(group.shape),
   ...Object.keys(source.shape),
   ...[...failure.options, ...price.options, ...arrivals.options].flatMap(({ shape }) => Object.keys(shape)),
-  ...["preset", "sources", "load", "rps", "duration_s", "warm_up_s", "interactive", "standard", "batch"],
+  ...["preset", "sources", "load", "rps", "duration_s", "warm_up_s", "day_s", "interactive", "standard", "batch"],
 ];

@@ -36,6 +36,8 @@ export class DataServer {
   readonly #sessions: CallerSessions;
   readonly #gate: ConnectionGate;
   readonly #running = new DenseSet<Exchange>();
+  /** Connections that end with the answer that is under way. */
+  readonly #condemned = new WeakSet<Socket>();
   #tls: ServerTls | null;
   #onIdle: (() => void) | null = null;
 
@@ -63,11 +65,15 @@ export class DataServer {
     this.#server = tls === null ? createServer(options) : this.#createTlsServer(options, tls, data.headMs);
     this.#gate = new ConnectionGate(plane.connections, plane.log, data);
     this.#limitConnections();
-    this.#server.on("request", (request, response) => this.#serveMessage(request, response, NOTHING));
-    this.#server.on("checkContinue", (request, response) => {
-      this.#serveMessage(request, response, () => response.writeContinue());
+    this.#server.on("request", (request, response) => {
+      if (!this.#isRefused(request, response)) this.#serve(request, response, NOTHING);
     });
-    this.#server.on("checkExpectation", (request, response) => this.#refuseExpectation(request, response));
+    this.#server.on("checkContinue", (request, response) => {
+      if (!this.#isRefused(request, response)) this.#serve(request, response, () => response.writeContinue());
+    });
+    this.#server.on("checkExpectation", (request, response) => {
+      if (!this.#isRefused(request, response)) this.#refuseExpectation(request, response);
+    });
     this.#server.on("clientError", (error, socket) => this.#onClientError(error, socket));
   }
 
@@ -170,10 +176,16 @@ export class DataServer {
     });
   }
 
-  #serveMessage(request: IncomingMessage, response: CallerResponse, beforeBody: () => void): void {
-    if (hasOneHost(request)) return this.#serve(request, response, beforeBody);
+  /** True for a message that is not to be served: it is answered, unless it came behind one that ends its connection. */
+  #isRefused(request: IncomingMessage, response: CallerResponse): boolean {
+    // nothing behind a request whose end two readers could see in two places is a request
+    if (this.#condemned.has(request.socket)) return true;
+    const isPlain = hasPlainFraming(request);
+    if (isPlain && hasOneHost(request)) return false;
+    if (!isPlain) this.#condemned.add(request.socket);
     response.setHeader("connection", "close");
     this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+    return true;
   }
 
   #serveStream({ request, response, isAcceptable, sendContinue }: StreamCall): void {
@@ -381,6 +393,15 @@ function headLength({ rawHeaders, url }: CallerRequest): number {
   let length = url?.length ?? 0;
   for (let at = 0; at < rawHeaders.length; at++) length += (rawHeaders[at] as string).length + 2;
   return length;
+}
+
+/**
+ * RFC 9112, 6.1: a transfer coding that is not known is refused. The parser takes whatever ends with `chunked`; a reader in
+ * front of us that does not would see the end of the body elsewhere.
+ */
+function hasPlainFraming({ headers }: IncomingMessage): boolean {
+  const coding = headers["transfer-encoding"];
+  return coding === undefined || coding.toLowerCase() === "chunked";
 }
 
 function hasBody({ headers }: CallerRequest): boolean {

@@ -190,7 +190,7 @@ export class FrameClient {
 
 /** A node that answers frame by frame. It says its settings, and nothing more by itself. */
 export async function startFrameNode(
-  onFrame: (frame: Frame, send: (...bytes: Buffer[]) => void, connection: number) => void,
+  onFrame: (frame: Frame, send: (...bytes: Buffer[]) => void, connection: number, leave: () => void) => void,
 ): Promise<{ url: string; connections(): number; stop(): void }> {
   const sockets: Socket[] = [];
   const server = createServer((socket) => {
@@ -215,7 +215,7 @@ export async function startFrameNode(
           payload: Buffer.from(pending.subarray(9, 9 + length)),
         };
         pending = pending.subarray(9 + length);
-        onFrame(one, send, connection);
+        onFrame(one, send, connection, () => void socket.end());
       }
     });
   });

@@ -419,3 +419,44 @@ test("F08: over TLS the node's own authority, name and certificate count, each f
     await plane.settled();
   }
 });
+
+const HALF = [
+  block([
+    [":status", "200"],
+    ["content-type", "application/json"],
+  ]),
+  Buffer.from(chatAnswer("half").slice(0, 40)),
+] as const;
+
+for (const [name, parts] of [
+  ["a reset of the connection itself before the head", [frame(FRAME.rstStream, 0, 0, uint32(1))]],
+  ["DATA before the head", [frame(FRAME.data, FLAG.endStream, 1, Buffer.from("x"))]],
+  ["a reset without a reason before the head", [frame(FRAME.rstStream, 0, 1, uint32(0))]],
+  ["garbage before the head", [Buffer.alloc(40, 0xff)]],
+  ...[
+    ["a reset without a reason", [frame(FRAME.rstStream, 0, 1, uint32(0))]] as const,
+    ["a reset with one", [frame(FRAME.rstStream, 0, 1, uint32(8))]] as const,
+    ["a reset of the connection itself", [frame(FRAME.rstStream, 0, 0, uint32(0))]] as const,
+    ["GOAWAY", [frame(FRAME.goaway, 0, 0, uint32(1, 0))]] as const,
+    ["GOAWAY below it", [frame(FRAME.goaway, 0, 0, uint32(0, 0))]] as const,
+    ["garbage", [Buffer.alloc(40, 0xff)]] as const,
+    ["nothing", []] as const,
+  ].map(
+    ([name, rest]) =>
+      [
+        `${name} in the middle of the body`,
+        [frame(FRAME.headers, FLAG.endHeaders, 1, HALF[0]), frame(FRAME.data, 0, 1, HALF[1]), ...rest],
+      ] as const,
+  ),
+] as const) {
+  test(`a node that sends ${name} and goes has failed: no half answer passes for a whole one`, async (t) => {
+    const { plane } = await frameSetting(t, ({ type, flags }, send, _connection, leave) => {
+      if (type !== FRAME.data || (flags & FLAG.endStream) === 0) return;
+      send(...parts);
+      setImmediate(leave);
+    });
+    const answer = await chat(plane.url);
+    assert.equal(answer.status, 502, await answer.text());
+    await plane.settled();
+  });
+}

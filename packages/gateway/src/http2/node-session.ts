@@ -332,7 +332,16 @@ export class NodeStream {
   #listen(stream: ClientHttp2Stream): void {
     let declared = Number.NaN;
     let bytes = 0;
+    let hasHead = false;
+    let isWhole = false;
+    // a reset without a reason ends what is read as an END_STREAM does; only Node has closed the stream by then
+    const { push } = stream;
+    stream.push = (chunk: unknown, encoding?: BufferEncoding) => {
+      if (chunk === null && !stream.closed) isWhole = true;
+      return push.call(stream, chunk, encoding);
+    };
     stream.on("response", (fields) => {
+      hasHead = true;
       const { ":status": status = 0 } = fields;
       const headers = headersOf(fields);
       declared = headers["content-length"] === undefined ? Number.NaN : Number(headers["content-length"]);
@@ -343,8 +352,8 @@ export class NodeStream {
       this.#handler?.onBody(chunk);
     });
     stream.on("end", () => {
-      if (stream.rstCode !== http2().constants.NGHTTP2_NO_ERROR) return;
-      // a reset without a reason, in the middle of a body, looks like its end
+      // what ended otherwise has failed, as its close says
+      if (!hasHead || !isWhole) return;
       if (bytes < declared) this.#fail(new BadResponseError("the body is shorter than its content-length"));
       else this.#complete();
     });

@@ -238,6 +238,13 @@ describe("smuggling", () => {
       `${line}transfer-encoding: identity\r\ncontent-length: 0\r\n\r\n${smuggled}`,
       `${line}content-length: 00\r\ntransfer-encoding: ,\r\n\r\n${smuggled}`,
       `${line}content-length: 0 \r\ncontent-length: ${length}\r\n\r\n${smuggled}`,
+      ...["gzip, chunked", "identity, chunked", "chunked;q=1\r\ntransfer-encoding: chunked", ", chunked"].flatMap(
+        (coding) =>
+          ["POST", "GET", "TRACE"].map(
+            (method) =>
+              `${line.replace("POST", method)}transfer-encoding: ${coding}\r\n\r\n${length.toString(16)}\r\n${good}\r\n0\r\n\r\n${smuggled}`,
+          ),
+      ),
     ];
     for (const bytes of corpus) {
       const before = nodes[0]?.calls.length ?? 0;

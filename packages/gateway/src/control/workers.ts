@@ -62,6 +62,10 @@ interface Slot {
   retryTimer: NodeJS.Timeout | null;
   interrupted: number | null;
   lastError: string;
+  /** An update was sent, and is not taken in yet. */
+  isTaking: boolean;
+  /** What comes after it, in order. */
+  readonly queue: ToWorker[];
 }
 
 export class Workers {
@@ -90,6 +94,8 @@ export class Workers {
       retryTimer: null,
       interrupted: null,
       lastError: "",
+      isTaking: false,
+      queue: [],
     }));
   }
 
@@ -226,6 +232,8 @@ export class Workers {
     slot.appliedVersion = -1;
     slot.isListening = false;
     slot.failedListens = 0;
+    slot.isTaking = false;
+    slot.queue.length = 0;
     slot.interrupted = null;
     slot.lastError = "it ended without an error";
     worker.on("message", (message: FromWorker) => this.#receive(slot, message));
@@ -245,6 +253,8 @@ export class Workers {
     switch (message.kind) {
       case "applied":
         slot.appliedVersion = Math.max(slot.appliedVersion, message.version);
+        slot.isTaking = false;
+        sendQueued(slot);
         this.#options.onAck?.();
         break;
       case "listening":
@@ -291,6 +301,8 @@ export class Workers {
     if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
     slot.worker = null;
     slot.isListening = false;
+    slot.isTaking = false;
+    slot.queue.length = 0;
     removeWorkerShare(table, slot.index);
     forgetConnections(this.#connections, slot.index);
     announceRoom(table);
@@ -375,8 +387,25 @@ function firstLine(text: string): string {
   return text.split("\n", 1)[0] ?? "";
 }
 
+/**
+ * Sends a message after those before it. A port hands over all messages that wait, in one turn of the loop: the slices of
+ * a large version would make one long pause after all, so that an update waits until the one before it is taken in.
+ */
 function post(slot: Slot, message: ToWorker): void {
-  slot.worker?.postMessage(message);
+  // nobody who ends waits for a configuration
+  if (message.kind === "drain") slot.queue.length = 0;
+  slot.queue.push(message);
+  if (message.kind === "drain") slot.isTaking = false;
+  sendQueued(slot);
+}
+
+function sendQueued(slot: Slot): void {
+  while (!slot.isTaking) {
+    const message = slot.queue.shift();
+    if (message === undefined) return;
+    slot.isTaking = message.kind === "update";
+    slot.worker?.postMessage(message);
+  }
 }
 
 function unreachable(message: never): never {

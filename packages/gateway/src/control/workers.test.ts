@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createEvidenceRing, createFleetTable } from "@zml/engine";
+import type { WorkerUpdate } from "../thread-messages.ts";
+import { SILENT_LOG } from "./gateway-log.ts";
+import { Workers } from "./workers.ts";
+
+test("a worker is handed one slice of a version in a turn of its loop, however many there are, and all in order", async (t) => {
+  const handed: string[] = [];
+  const workers = new Workers({
+    table: createFleetTable({ nodes: 4, workers: 1 }),
+    rings: [createEvidenceRing(16)],
+    clockOriginMs: 0,
+    seed: 1,
+    url: new URL("./testing/counting-worker.ts", import.meta.url),
+    log: {
+      ...SILENT_LOG,
+      info: (fields) => handed.push((fields as { handed: string }).handed),
+    },
+    fullUpdates: () => [1, 2, 3].map(update),
+    onSamples: () => undefined,
+  });
+  t.after(() => workers.terminate());
+  await workers.start();
+  workers.broadcast(Array.from({ length: 20 }, (_, index) => update(4 + index)));
+  assert.equal(await workers.waitForVersion(23, 20_000), true);
+  assert.deepEqual(
+    handed,
+    Array.from({ length: 23 }, (_, index) => String(1 + index)),
+  );
+});
+
+test("a worker that ends waits for no update", async (t) => {
+  const workers = new Workers({
+    table: createFleetTable({ nodes: 4, workers: 1 }),
+    rings: [createEvidenceRing(16)],
+    clockOriginMs: 0,
+    seed: 1,
+    url: new URL("./testing/counting-worker.ts", import.meta.url),
+    log: SILENT_LOG,
+    fullUpdates: () => [update(1)],
+    onSamples: () => undefined,
+  });
+  t.after(() => workers.terminate());
+  await workers.start();
+  workers.broadcast(Array.from({ length: 1000 }, (_, index) => update(2 + index)));
+  assert.deepEqual(await workers.drain(10_000), { interrupted: 0, isClean: true });
+});
+
+function update(version: number): WorkerUpdate {
+  return { kind: "update", version };
+}

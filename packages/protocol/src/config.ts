@@ -234,6 +234,7 @@ export const storeSchema = z
         .default(30)
         .describe("What was learned of a node that is not seen for this long is forgotten."),
       price_days: field.count({ min: 1, max: 3_650 }).default(90).describe("How long price changes are kept."),
+      audit_days: field.count({ min: 1, max: 36_500 }).default(365).describe("How long it is kept who changed what."),
     },
     field.mapping,
   )

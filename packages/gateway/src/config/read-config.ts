@@ -21,6 +21,8 @@ export interface ConfigSource {
   readonly value: Readonly<Record<string, unknown>>;
   /** Where issues stand. Reads the text again: a document with its places is fifty times its text. */
   locate(issues: readonly ConfigIssue[]): ConfigProblem[];
+  /** Reads another text as if it stood in this file. */
+  read(text: string): ReadConfigResult;
   /** Builds a configuration out of other values, as if they stood in this file. */
   build(value: object, options: Pick<BuildOptions, "placeOf" | "ofFile">): BuildResult;
 }
@@ -83,6 +85,7 @@ function sourceOf(text: string, value: object, around: Pick<BuildOptions, "fileN
       const yaml = readYaml(text);
       return issues.map((issue) => problemAt(around.fileName, yaml.place(issue.path, issue.at), issue));
     },
+    read: (other) => readConfig(other, around),
     build: (other, options) => buildConfig(other, { ...around, nowMs: Date.now(), ...options }),
   };
 }

@@ -1,6 +1,7 @@
 import type { Config, ConfigIssue, KeyConfig } from "@zml/protocol";
 import { rawTemplates } from "./check-discovery.ts";
 import { rawFeeds } from "./check-prices.ts";
+import { PROCESS_PEPPER } from "./key-digest.ts";
 import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
 import { Secret } from "./secret.ts";
 import type { ServerTlsFiles } from "./tls-files.ts";
@@ -8,10 +9,23 @@ import type { ServerTlsFiles } from "./tls-files.ts";
 /** The process's environment, or a stand-in for it. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
+/** A value of a key that the gateway made, as far as it knows it. */
+export interface MintedSecret {
+  readonly key: KeyConfig;
+  /** See `key-digest.ts`. */
+  readonly digest: string;
+  /** Unix ms; null: as long as the key itself. */
+  readonly expiresAtMs: number | null;
+}
+
 /** The values that the configuration names but doesn't hold. */
 export interface ConfigSecrets {
   /** The callers' keys that the environment holds, in the order of `config.keys`. */
   readonly keys: readonly { readonly key: KeyConfig; readonly secret: Secret }[];
+  /** The keys that the gateway made, one for each value that callers may present. */
+  readonly minted: readonly MintedSecret[];
+  /** What digests of keys are made with. */
+  readonly pepper: Uint8Array;
   /** The nodes' own keys, by node id; nodes without one are absent. */
   readonly nodes: ReadonlyMap<string, Secret>;
   /** The keys of price feeds that come from the environment, by feed name; feeds without one are absent. */
@@ -27,6 +41,8 @@ export interface ConfigSecrets {
 /** What a configuration with problems comes with. */
 export const NO_SECRETS: ConfigSecrets = {
   keys: [],
+  minted: [],
+  pepper: PROCESS_PEPPER,
   nodes: new Map(),
   feeds: new Map(),
   sources: new Map(),
@@ -73,6 +89,8 @@ export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSec
   const value = (variable: string) => new Secret(env[variable] ?? "");
   return {
     keys: config.keys.flatMap((key) => (key.valueEnv === null ? [] : [{ key, secret: value(key.valueEnv) }])),
+    minted: [],
+    pepper: PROCESS_PEPPER,
     nodes: new Map(config.nodes.flatMap(({ id, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[id, value(apiKeyEnv)]]))),
     feeds: new Map(
       config.prices.feeds.flatMap(({ name, apiKeyEnv }) => (apiKeyEnv === null ? [] : [[name, value(apiKeyEnv)]])),

@@ -4,8 +4,9 @@
  */
 
 import type { Config, ConfigIssue } from "@zml/protocol";
+import { PROCESS_PEPPER } from "../config/key-digest.ts";
 import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
-import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import type { ConfigSecrets, MintedSecret } from "../config/resolve-secrets.ts";
 import type { AppliedVersion } from "./objects/managed-objects.ts";
 import { type ApiObject, MergedValues, type PathOwner } from "./objects/merged-values.ts";
 import { allObjectsOf, keyText, nameField, objectWords } from "./objects/object-lists.ts";
@@ -54,6 +55,7 @@ export class Configuration {
   readonly #host: ConfigurationHost;
   #inForce: Draft;
   #lastTurn: Promise<unknown> = Promise.resolve();
+  #pepper: Uint8Array = PROCESS_PEPPER;
 
   constructor(read: Pick<ReadFile, "config" | "source" | "secrets">, host: ConfigurationHost) {
     this.#host = host;
@@ -87,8 +89,13 @@ export class Configuration {
   /** What it would be with another file, or with other objects of the API. */
   draft({ read, api = this.#inForce.api }: { read?: ReadFile; api?: ReadonlyMap<string, ApiObject> }): Drafted {
     const source = read?.source ?? this.#inForce.source;
+    const pepper = this.#pepper;
+    const { inForce } = this;
+    if (read === undefined && api.size === 0 && inForce.api.size === 0) {
+      return { draft: { ...inForce, secrets: { ...inForce.secrets, pepper } }, warnings: [] };
+    }
     if (read !== undefined && api.size === 0) {
-      return { draft: { source, api, config: read.config, secrets: read.secrets }, warnings: [] };
+      return { draft: { source, api, config: read.config, secrets: { ...read.secrets, pepper } }, warnings: [] };
     }
     const taken = takenNames(source, api);
     if (taken.length > 0) return { problems: taken };
@@ -99,8 +106,14 @@ export class Configuration {
     });
     const placed = (issue: ConfigIssue): DraftProblem => ({ place: merged.ownerOf(issue.path), issue });
     if (built.config === undefined) return { problems: built.errors.map(placed) };
-    const draft = { source, api, config: built.config, secrets: built.secrets };
+    const secrets = { ...built.secrets, minted: mintedSecrets(built.config, api), pepper };
+    const draft = { source, api, config: built.config, secrets };
     return { draft, warnings: built.warnings.map(placed) };
+  }
+
+  /** Drafts from now on make their digests of keys with it. */
+  usePepper(pepper: Uint8Array): void {
+    this.#pepper = pepper;
   }
 
   /** Takes what is to be in force from the start on. */
@@ -115,6 +128,16 @@ export class Configuration {
     const isAcknowledged = await this.#host.waitForVersion(version, ACK_DEADLINE_MS);
     return { version, isAcknowledged, warnings };
   }
+}
+
+/** The values of the keys that the gateway made. */
+function mintedSecrets({ keys }: Config, api: ReadonlyMap<string, ApiObject>): MintedSecret[] {
+  return keys.flatMap((key) => {
+    if (key.valueEnv !== null) return [];
+    const { account, name } = key;
+    const digests = api.get(keyText({ kind: "key", account, name }))?.digests ?? [];
+    return digests.map(({ digest, expiresAtMs }) => ({ key, digest, expiresAtMs }));
+  });
 }
 
 /** What the file declares although the API made it: neither may take the other's place unseen. */

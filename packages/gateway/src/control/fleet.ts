@@ -113,6 +113,7 @@ export class Fleet {
   #keys: WorkerKeys | null = null;
   #warned = new Set<string>();
   #modelRowsTaken = 0;
+  #isDrained: (node: Pick<NodeConfig, "account" | "id">) => boolean = () => false;
 
   constructor(table: FleetTable, names: NameRegistry, prices: PriceSource = NO_PRICES) {
     this.#table = table;
@@ -181,6 +182,16 @@ export class Fleet {
       for (const { row, config } of this.#entries.values()) {
         if (config.priceKey === null || !keys.has(config.priceKey)) continue;
         this.#table.priceUsdPerHour[row] = this.#priceOf(config);
+      }
+    });
+  }
+
+  /** Takes nodes out of the choice, or back. From the next decision on; those that leave stay out. */
+  setDrained(isDrained: (node: Pick<NodeConfig, "account" | "id">) => boolean): void {
+    this.#isDrained = isDrained;
+    publish(this.#table, () => {
+      for (const { row, config, leftAtVersion } of this.#entries.values()) {
+        if (leftAtVersion === Number.POSITIVE_INFINITY) this.#table.isDraining[row] = Number(isDrained(config));
       }
     });
   }
@@ -333,7 +344,7 @@ export class Fleet {
     table.cooldownMaxMs[row] = Math.max(node.failover.cooldownMs, node.failover.cooldownMaxMs);
     table.slowStartMs[row] = node.health.slowStartMs;
     table.priceUsdPerHour[row] = this.#priceOf(node);
-    table.isDraining[row] = 0;
+    table.isDraining[row] = Number(this.#isDrained(node));
     entry.config = node;
     entry.leftAtVersion = Number.POSITIVE_INFINITY;
   }

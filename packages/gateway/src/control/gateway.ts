@@ -35,9 +35,9 @@ import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
+import { createObjects } from "./objects/create-objects.ts";
+import { drainKey, type KeptObjects } from "./objects/kept-objects.ts";
 import type { ManagedObjects } from "./objects/managed-objects.ts";
-import { ObjectStore } from "./objects/object-store.ts";
-import { Registry } from "./objects/registry.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
 import { FileReloads, type ReloadResult } from "./reload.ts";
@@ -142,7 +142,8 @@ class RunningGateway implements Gateway {
   readonly #endings: (() => void)[] = [() => this.#loopDelay.stop(), () => this.#watches.end()];
   readonly #configuration: Configuration;
   readonly #reloads: FileReloads;
-  readonly #objects: Registry;
+  readonly #objects: ManagedObjects;
+  readonly #keptObjects: KeptObjects;
   #dataPort = 0;
   #adminPort = 0;
   #collectTimer: NodeJS.Timeout | null = null;
@@ -154,12 +155,6 @@ class RunningGateway implements Gateway {
     this.#options = options;
     this.#log = options.log ?? SILENT_LOG;
     this.#configuration = new Configuration(options, this.#host());
-    this.#reloads = new FileReloads({
-      configuration: this.#configuration,
-      readAgain: options.readAgain,
-      isStopping: () => this.#stopped !== null,
-      log: this.#log,
-    });
     this.#watches = new FileWatches((isFirst) => this.#reloads.fromWatch(isFirst), this.#log);
     const workers = workerCount(options.config.workers, this.#log);
     this.#table = createFleetTable({ nodes: options.config.limits.nodes, workers });
@@ -170,12 +165,21 @@ class RunningGateway implements Gateway {
     const { storeFolder = MEMORY } = options;
     this.#store = new Store({ folder: storeFolder, log: this.#log });
     this.#kept = storeFolder === MEMORY ? null : this.#createKept(this.#store);
-    this.#objects = new Registry({
+    const { registry, kept, audit } = createObjects({
       configuration: this.#configuration,
-      objects: new ObjectStore(this.#store),
+      store: this.#store,
       found: () => this.#discovery.foundNodes,
+      onDrains: (drained) => this.#setDrained(drained),
       log: this.#log,
-      nowMs: () => Date.now(),
+    });
+    this.#objects = registry;
+    this.#keptObjects = kept;
+    this.#reloads = new FileReloads({
+      configuration: this.#configuration,
+      readAgain: options.readAgain,
+      isStopping: () => this.#stopped !== null,
+      audit,
+      log: this.#log,
     });
     this.#prices = new PriceBook({
       log: this.#log,
@@ -338,6 +342,12 @@ class RunningGateway implements Gateway {
     };
   }
 
+  #setDrained(drained: ReadonlySet<string>): void {
+    this.#fleet.setDrained(({ account, id }) => drained.has(drainKey(account, id)));
+    // a node that takes requests again is room for those that wait
+    announceRoom(this.#table);
+  }
+
   #createKept(store: Store): KeptState {
     return new KeptState({
       store,
@@ -352,7 +362,7 @@ class RunningGateway implements Gateway {
   async #restore(): Promise<void> {
     if (this.#kept === null) return;
     await this.#store.open();
-    await this.#objects.restore();
+    await this.#keptObjects.restore();
     this.#learned.importLearned(await this.#kept.loadLearned());
   }
 
@@ -431,7 +441,7 @@ class RunningGateway implements Gateway {
 
   #end(): void {
     if (this.#collectTimer !== null) clearTimeout(this.#collectTimer);
-    this.#objects.stop();
+    this.#keptObjects.stop();
     for (const end of this.#endings.splice(0)) end();
   }
 

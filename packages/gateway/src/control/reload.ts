@@ -1,12 +1,17 @@
 /** The file is read again: what it says is put in force as one version, or refused as a whole. */
 
+import { basename } from "node:path";
+import { DEFAULT_ACCOUNT } from "@zml/protocol";
 import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
-import type { ReadConfigResult } from "../config/read-config.ts";
+import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
 import { hasSameFiles } from "../config/tls-files.ts";
 import { type Configuration, isReadFile } from "./configuration.ts";
 import type { GatewayLog } from "./gateway-log.ts";
+import type { Audit } from "./objects/audit.ts";
+import { fileChanges } from "./objects/file-diff.ts";
 import type { AppliedVersion } from "./objects/managed-objects.ts";
+import { actionOf } from "./objects/object-changes.ts";
 import { problemWords } from "./objects/refusals.ts";
 
 /** What became of a reload. */
@@ -20,6 +25,7 @@ export interface FileReloadsOptions {
   /** Reads the file anew; absent: there is none. */
   readonly readAgain: (() => ReadConfigResult | Promise<ReadConfigResult>) | undefined;
   readonly isStopping: () => boolean;
+  readonly audit: Audit;
   readonly log: GatewayLog;
 }
 
@@ -75,12 +81,22 @@ export class FileReloads {
     this.#applied += 1;
     for (const warning of read.warnings) log.warn({}, formatProblems([warning]));
     const { version, isAcknowledged } = applied;
+    this.#audit(before.source, draft.source, version);
     const count = (list: { added: readonly unknown[]; removed: readonly unknown[]; changed: readonly unknown[] }) =>
       `+${list.added.length} -${list.removed.length} ~${list.changed.length}`;
     const fields = { version, nodes: count(diff.nodes), policies: count(diff.policies), models: count(diff.models) };
     log.info({ ...fields, isAcknowledged }, "the configuration was applied");
     const warnings = [...read.warnings.map((problem) => formatProblems([problem])), ...applied.warnings];
     return { kind: "applied", version, isAcknowledged, warnings };
+  }
+
+  /** Nobody waits for the store: the file is in force whether it can be told or not. */
+  #audit(before: ConfigSource, after: ConfigSource, version: number): void {
+    const entries = fileChanges(before.value, after.value).map(({ key, ...values }) => {
+      return { ...key, action: actionOf(values), ...values };
+    });
+    const actor = { kind: "file", name: basename(after.fileName), account: DEFAULT_ACCOUNT } as const;
+    void this.#options.audit.note(entries, actor, version);
   }
 
   #refuse(problems: readonly string[]): ReloadResult {

@@ -1,7 +1,7 @@
 /** What of a configuration reaches a worker. Pure. */
 
-import type { NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
-import { keyDigest, PROCESS_PEPPER } from "../config/key-digest.ts";
+import type { KeyConfig, NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
+import { keyDigest } from "../config/key-digest.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
 import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../thread-messages.ts";
@@ -66,11 +66,20 @@ export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSec
 }
 
 /** The callers' keys, by digest: a worker can check one and never tell one. */
-export function workerKeys(secrets: ConfigSecrets, pepper = PROCESS_PEPPER): WorkerKeys {
-  const list = secrets.keys.map(({ key, secret }): WorkerKey => {
-    const { name, account, scopes, models, policies, expiresAt } = key;
-    const expiresAtMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
-    return { name, account, scopes, models, policies, expiresAtMs, digest: keyDigest(pepper, secret.reveal()) };
-  });
+export function workerKeys({ keys, minted, pepper }: ConfigSecrets): WorkerKeys {
+  const list = [
+    ...keys.map(({ key, secret }) => workerKey(key, keyDigest(pepper, secret.reveal()), null)),
+    ...minted.map(({ key, digest, expiresAtMs }) => workerKey(key, digest, expiresAtMs)),
+  ];
   return { pepper, list };
+}
+
+/** @param endsAtMs of this value of the key, Unix ms; null: as long as the key itself. */
+function workerKey(key: KeyConfig, digest: string, endsAtMs: number | null): WorkerKey {
+  const { name, account, scopes, models, policies, expiresAt } = key;
+  const expiresAtMs = Math.min(
+    expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
+    endsAtMs ?? Number.POSITIVE_INFINITY,
+  );
+  return { name, account, scopes, models, policies, expiresAtMs, digest };
 }

@@ -88,4 +88,11 @@ export const MIGRATIONS: readonly string[] = [
   CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   INSERT INTO counters VALUES ('objects', 0);
   `,
+  // 4: which version of the configuration a change became, and what the key file next to the store has to be
+  `
+  ALTER TABLE audit ADD COLUMN revision INTEGER;
+  ALTER TABLE audit ADD COLUMN version INTEGER;
+  CREATE INDEX audit_by_revision ON audit (revision) WHERE revision IS NOT NULL;
+  CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -92,6 +92,15 @@ export class Store implements StoreClient {
     }
   }
 
+  get folder(): string {
+    return this.#options.folder;
+  }
+
+  /** False: nothing of it outlives the process. */
+  get isOnDisk(): boolean {
+    return this.#options.folder !== MEMORY;
+  }
+
   get status(): StoreStatus {
     const state = this.#isClosed ? "closed" : this.#reason === null ? "ok" : "degraded";
     return { state, reason: this.#reason, pending: this.#calls.size, hasThread: this.#worker !== null };

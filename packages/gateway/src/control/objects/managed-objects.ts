@@ -1,6 +1,9 @@
 /** The objects of the control plane as whoever manages them sees them. */
 
 import type { ObjectKind, ObjectOwner } from "@zml/protocol";
+import type { ConfigProblem } from "../../config/config-problem.ts";
+import type { AuditQuery } from "../../store/object-operations.ts";
+import type { AuditEntry, AuditRecord } from "./audit.ts";
 
 /** Which object: its kind, whose it is, and its name there. */
 export interface ObjectKey {
@@ -88,10 +91,47 @@ export interface WriteDone extends AppliedVersion {
 
 export type WriteResult = WriteDone | WriteRefusal;
 
+/** A value that changed. Absent ones are `undefined`. */
+export interface FieldChange {
+  /** `cost.usd_per_gpu_hour`. */
+  readonly path: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
+/** What becomes of one object. */
+export interface ObjectChange extends ObjectKey {
+  readonly action: "created" | "updated" | "deleted";
+  readonly fields: readonly FieldChange[];
+}
+
+export type ApplyResult =
+  | (Omit<AppliedVersion, "version"> & {
+      readonly kind: "applied";
+      readonly changes: readonly ObjectChange[];
+      /** Null: a dry run. */
+      readonly version: number | null;
+    })
+  | WriteRefusal;
+
+/** `secret`: of a key that was made, here and nowhere else. */
+export type MintResult = (WriteDone & { readonly secret?: string }) | WriteRefusal;
+
+/** What another file would change. */
+export interface FileDiff {
+  readonly errors: readonly ConfigProblem[];
+  readonly warnings: readonly ConfigProblem[];
+  /** Why a running process can't take it. */
+  readonly needsRestart: readonly string[];
+  /** Sections of the file that differ. */
+  readonly sections: readonly string[];
+  readonly changes: readonly ObjectChange[];
+}
+
 /**
  * The objects in force, whoever owns them, and changes of those that the API owns. A write is validated with everything
  * else, kept in the store together with its audit row, then put in force as one version. One at a time; what can't be
- * done is a refusal, and nothing throws.
+ * done is a refusal.
  */
 export interface ManagedObjects {
   /** Sorted by account and name. `account` null: of all accounts. O(objects of the kind). */
@@ -112,4 +152,34 @@ export interface ManagedObjects {
     condition: WriteCondition,
     actor: Actor,
   ): Promise<WriteResult>;
+  /**
+   * Makes the objects of a part of a file what it says, all of them or none, as one version.
+   *
+   * @param prune objects that the API owns, of the kinds whose lists the part has, and that are not in it, go.
+   */
+  apply(
+    file: Readonly<Record<string, unknown>>,
+    options: { readonly isDryRun: boolean; readonly actor: Actor; readonly prune: boolean },
+  ): Promise<ApplyResult>;
+  /** Makes a key. */
+  mintKey(account: string, name: string, spec: Spec, actor: Actor): Promise<MintResult>;
+  /** Gives a key another secret; the old one is accepted for `overlapMs` more. */
+  rotateKey(account: string, name: string, options: { readonly overlapMs: number }, actor: Actor): Promise<MintResult>;
+  /** Takes a node out of the choice, or back; whoever owns it. Kept over restarts. */
+  setDraining(
+    account: string,
+    id: string,
+    isDraining: boolean,
+    actor: Actor,
+  ): Promise<{ readonly kind: "written" } | WriteRefusal>;
+  /** The whole configuration as zml.yaml, without found nodes and without secrets. */
+  exportYaml(): string;
+  /** What another file would change. */
+  diffFile(text: string): Promise<FileDiff>;
+  /** Puts into the audit what was done already. */
+  note(entry: AuditEntry, actor: Actor): Promise<void>;
+  /** Newest first. @throws StoreFault when the store can't tell. */
+  listAudit(query: AuditQuery): Promise<readonly AuditRecord[]>;
+  /** Copies the store and its pepper into new files. @throws StoreFault */
+  backup(path: string): Promise<{ readonly bytes: number }>;
 }

@@ -1,6 +1,7 @@
 /** The values of the file with the objects of the API behind its own, and the way back from a path to what is there. */
 
 import { type ConfigPath, formatPath, OBJECT_KINDS, type ObjectKind } from "@zml/protocol";
+import type { StoredDigest } from "../../store/object-operations.ts";
 import type { ObjectKey, Spec } from "./managed-objects.ts";
 import { entryOf, type FileValues, listOf, listPath, objectWords, withLists } from "./object-lists.ts";
 
@@ -13,6 +14,8 @@ export interface ApiObject {
   /** Unix ms. */
   readonly createdAtMs: number;
   readonly updatedAtMs: number;
+  /** Of keys: what callers may present. */
+  readonly digests: readonly StoredDigest[];
 }
 
 /** Whose a path is. */

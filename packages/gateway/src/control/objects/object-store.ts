@@ -1,7 +1,7 @@
 /** The API's objects in the store, and what is known of them here. */
 
 import type { ObjectKind } from "@zml/protocol";
-import type { AuditRow, StoredKey, StoredObject } from "../../store/object-operations.ts";
+import type { AuditAppend, StoredDrain, StoredKey, StoredObject } from "../../store/object-operations.ts";
 import type { StoreClient } from "../../store/store.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import type { ObjectKey, Spec } from "./managed-objects.ts";
@@ -12,7 +12,16 @@ import { isMapping } from "./object-lists.ts";
 export interface ObjectsChange {
   readonly puts: readonly Omit<ApiObject, "revision">[];
   readonly removes: readonly ObjectKey[];
-  readonly audit: readonly AuditRow[];
+  /** Of the pepper that their digests were made with; null: there are none new. */
+  readonly pepperCheck: string | null;
+  readonly audit: AuditAppend;
+}
+
+/** What the store holds. */
+export interface LoadedObjects {
+  readonly objects: readonly ApiObject[];
+  readonly drains: readonly StoredDrain[];
+  readonly pepperCheck: string | null;
 }
 
 export class ObjectStore {
@@ -35,9 +44,9 @@ export class ObjectStore {
   }
 
   /** @throws StoreFault */
-  async load(): Promise<ApiObject[]> {
-    const { sequence, objects } = await this.#store.call("objects.load", null);
-    const loaded = objects.map(fromStored);
+  async load(): Promise<LoadedObjects> {
+    const { sequence, objects, drains, pepperCheck } = await this.#store.call("objects.load", null);
+    const loaded = { objects: objects.map(fromStored), drains, pepperCheck };
     this.#sequence = sequence;
     return loaded;
   }
@@ -48,7 +57,7 @@ export class ObjectStore {
    * @returns the revision of what was put.
    * @throws StoreFault
    */
-  async write({ puts, removes, audit }: ObjectsChange): Promise<number> {
+  async write({ puts, removes, pepperCheck, audit }: ObjectsChange): Promise<number> {
     const known = this.#sequence;
     if (known === null) throw new StoreFault("failed", "the objects of the store were not loaded: try again");
     // until it answers nobody knows whether it was made
@@ -58,6 +67,7 @@ export class ObjectStore {
         sequence: known,
         puts: puts.map(toStored),
         removes: removes.map(storedKey),
+        pepperCheck,
         audit,
       });
       this.#sequence = sequence;
@@ -77,17 +87,13 @@ function storedKey({ kind, account, name }: ObjectKey): StoredKey {
   return { kind, account, name };
 }
 
-function toStored({
-  key,
-  spec,
-  createdAtMs,
-  updatedAtMs,
-}: Omit<ApiObject, "revision">): Omit<StoredObject, "revision"> {
-  return { ...storedKey(key), spec: JSON.stringify(spec), createdAtMs, updatedAtMs };
+function toStored({ key, spec, createdAtMs, updatedAtMs, digests }: Omit<ApiObject, "revision">) {
+  return { ...storedKey(key), spec: JSON.stringify(spec), createdAtMs, updatedAtMs, digests };
 }
 
-function fromStored({ kind, account, name, spec, revision, createdAtMs, updatedAtMs }: StoredObject): ApiObject {
+function fromStored({ kind, account, name, spec, ...rest }: StoredObject): ApiObject {
+  const { revision, createdAtMs, updatedAtMs, digests } = rest;
   const parsed: unknown = JSON.parse(spec);
   const key = { kind: kind as ObjectKind, account, name };
-  return { key, spec: isMapping(parsed) ? (parsed as Spec) : {}, revision, createdAtMs, updatedAtMs };
+  return { key, spec: isMapping(parsed) ? (parsed as Spec) : {}, revision, createdAtMs, updatedAtMs, digests };
 }

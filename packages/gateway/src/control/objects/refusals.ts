@@ -1,6 +1,6 @@
 /** Why a change of objects is refused, in words. Pure. */
 
-import { type ConfigIssue, formatPath } from "@zml/protocol";
+import { type ConfigIssue, type ConfigPath, formatPath } from "@zml/protocol";
 import { type ConfigProblem, formatProblems } from "../../config/config-problem.ts";
 import type { ConfigSource } from "../../config/read-config.ts";
 import type { StoreFault } from "../../store/store-fault.ts";
@@ -63,6 +63,33 @@ export function problemsFor(key: ObjectKey, problems: readonly DraftProblem[], s
   );
   if (own.length > 0) return own;
   return problemWords(problems, source).map((message) => ({ path: [], message, hint: null }));
+}
+
+/** What is wrong with a draft, for whoever gave a part of a file: problems of others are told with their place. */
+export function problemsIn(
+  pathOf: ReadonlyMap<string, ConfigPath>,
+  problems: readonly DraftProblem[],
+  source: ConfigSource,
+): WriteProblem[] {
+  const others: DraftProblem[] = [];
+  const own = problems.flatMap((problem): WriteProblem[] => {
+    const { place, issue } = problem;
+    const path = place.owner === "api" ? pathOf.get(keyText(place.key)) : undefined;
+    if (path !== undefined) return [{ path: [...path, ...place.path], message: issue.message, hint: issue.hint }];
+    others.push(problem);
+    return [];
+  });
+  return [...own, ...problemWords(others, source).map((message) => ({ path: [], message, hint: null }))];
+}
+
+/** Others name what is to go. */
+export function inUse(key: ObjectKey, problems: readonly DraftProblem[], source: ConfigSource): WriteRefusal {
+  const hint = "change what names it first";
+  const users = problemWords(problems, source).map((message) => ({
+    ...{ path: [], hint },
+    message: `the ${objectWords(key)} is in use: ${message}`,
+  }));
+  return { kind: "refused", code: "in_use", problems: users };
 }
 
 /** Each problem as one line, with its place. */

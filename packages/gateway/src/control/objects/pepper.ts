@@ -1,0 +1,76 @@
+/**
+ * The pepper of the keys that the gateway makes: 32 random bytes in a file beside the store. Whoever has a copy of the
+ * store alone can't try values against its digests.
+ */
+
+import { randomBytes } from "node:crypto";
+import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { keyDigest, PROCESS_PEPPER } from "../../config/key-digest.ts";
+import { StoreFault, toStoreFault } from "../../store/store-fault.ts";
+import { MEMORY } from "../../store/store-messages.ts";
+
+/** Name of the file inside `store.path`. */
+export const PEPPER_FILE = "pepper";
+const PEPPER_BYTES = 32;
+
+/** What tells a pepper and tells nothing of it: kept in the store beside the digests. */
+export function pepperCheck(pepper: Uint8Array): string {
+  return keyDigest(pepper, "zml pepper").slice(0, 16);
+}
+
+/**
+ * The pepper of a store, or null when there is none yet.
+ *
+ * @throws StoreFault when the file can't be read, or holds something else.
+ */
+export function readPepper(folder: string): Uint8Array | null {
+  if (folder === MEMORY) return PROCESS_PEPPER;
+  const path = join(folder, PEPPER_FILE);
+  let bytes: Uint8Array;
+  try {
+    bytes = readFileSync(path);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    throw toStoreFault(error, path);
+  }
+  if (bytes.length === PEPPER_BYTES) return bytes;
+  const found = `the file ${path} has ${bytes.length} bytes, and the pepper of the store has ${PEPPER_BYTES}`;
+  throw new StoreFault("corrupt", `${found}: put the file of the backup there`);
+}
+
+/**
+ * Makes a pepper, or takes the one that another process made meanwhile. Whole or not at all, for this user alone.
+ *
+ * @throws StoreFault
+ */
+export function makePepper(folder: string): Uint8Array {
+  const path = join(folder, PEPPER_FILE);
+  const draft = `${path}.${randomBytes(6).toString("hex")}`;
+  try {
+    mkdirSync(folder, { recursive: true });
+    const file = openSync(draft, "wx", 0o600);
+    try {
+      writeSync(file, randomBytes(PEPPER_BYTES));
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    linkIfNew(draft, path);
+  } catch (error) {
+    throw toStoreFault(error, path);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  const pepper = readPepper(folder);
+  if (pepper === null) throw new StoreFault("failed", `the file ${path} went while it was made: try again`);
+  return pepper;
+}
+
+function linkIfNew(from: string, to: string): void {
+  try {
+    linkSync(from, to);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+  }
+}

@@ -107,7 +107,7 @@ class World {
       case "first_token": {
         const live = picked(this.live[step.worker], step.pick);
         if (live === undefined) return;
-        noteFirstToken(this.fleet.table, step.worker, live.attempt.booking);
+        noteFirstToken(this.fleet.table, step.worker, live.attempt.booking, this.nowMs);
         if (step.do === "commit") noteCommit(this.settler(step.worker), live.attempt, live.attempt.sentAtMs);
         return;
       }
@@ -253,9 +253,11 @@ function shareOf({ booking }: Attempt, name: (typeof BOOKING_COUNT_NAMES)[number
     case "inFlight":
       return 1;
     case "prefilling":
-      return booking.phase === "prefill" ? 1 : 0;
+      return booking.isStream && booking.phase === "prefill" ? 1 : 0;
     case "promptTokens":
-      return booking.phase === "prefill" ? booking.promptTokens : 0;
+      return booking.isStream && booking.phase === "prefill" ? booking.promptTokens : 0;
+    case "plainPromptTokens":
+      return booking.isStream ? 0 : booking.promptTokens;
     case "kvTokens":
       return booking.kvTokens;
     default:

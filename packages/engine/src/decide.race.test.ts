@@ -90,7 +90,7 @@ test("a place taken while the count is one too low, as when a dead worker's shar
   assert.ok(booking !== null, "the place that was taken has to be given back by somebody");
   assert.equal(decision.depth, 0);
   assert.equal(decision.bookingRaces, 0);
-  releaseBooking(table, 0, booking);
+  releaseBooking(table, 0, booking, 1000);
   Atomics.add(table.total.inFlight, 0, 1);
   assert.deepEqual(outstanding(table), {});
 });

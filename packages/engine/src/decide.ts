@@ -13,20 +13,14 @@ import {
   queryAvailability,
 } from "./availability/query.ts";
 import { isAnyTooSmall, isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
+import { slowStartShare } from "./availability/slow-start.ts";
 import { BOOKING_RACES_MAX, BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
-import { type Estimator, expectedTokens } from "./cost/estimate.ts";
+import { type Estimator, expectedTokens, promiseOf, promptTokensOf } from "./cost/estimate.ts";
 import { tickOf } from "./deadline.ts";
 import type { Decision, TrialLeases } from "./decision.ts";
 import { type Directory, presentModel } from "./directory.ts";
-import {
-  type Booking,
-  type BookingVector,
-  completeBooking,
-  takePlace,
-  targetClassOf,
-  undoPlace,
-} from "./dispatch/booking.ts";
+import { type Booking, type BookingVector, completeBooking, takePlace, undoPlace } from "./dispatch/booking.ts";
 import { type TrialPlace, takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
 import { depthWith } from "./load.ts";
@@ -64,6 +58,7 @@ export function decide(
   decision.bookingRaces = 0;
   request.model = presentModel(decider.directory, request.model);
   request.expectedTokens = expectedTokens(table, request);
+  const startShareOf = (row: number): number => slowStartShare(table, row, nowTick);
   for (let tries = 0; ; tries++) {
     begin(decision);
     const heads = headsBefore(table, decider.directory, request.ticket);
@@ -78,11 +73,11 @@ export function decide(
       context.contextFloor = largestContext(table, request, context);
       if (context.contextFloor > 0) queryAvailability(table, request, context, decision);
     }
-    if (!choose(table, request, { estimator, draw }, decision)) {
+    if (!choose(table, request, { estimator, draw, startShareOf }, decision)) {
       judgeNoNode(table, request, { nowTick, parked: parkedFor(table, request.model) }, decision);
       return null;
     }
-    const booking = book(decider, request, decision, context, tries);
+    const booking = book(decider, request, decision, { context, tries, nowMs });
     if (booking !== null) {
       decision.kind = "chosen";
       decision.dataAgeMs = nowMs - (table.polledAtMs[decision.row] as number);
@@ -104,6 +99,10 @@ function begin(decision: Decision): void {
   decision.depth = Number.NaN;
   decision.estimateMs = Number.NaN;
   decision.costUsd = Number.NaN;
+  decision.firstMs = Number.NaN;
+  decision.tokenMs = Number.NaN;
+  decision.promisedTokenMs = Number.NaN;
+  decision.chance = Number.NaN;
   decision.trial.node = 0;
   decision.trial.placement = 0;
   decision.trial.endpoint = 0;
@@ -120,8 +119,7 @@ function book(
   decider: Decider,
   request: RouteRequest,
   decision: Decision,
-  context: AvailabilityContext,
-  tries: number,
+  { context, tries, nowMs }: { context: AvailabilityContext; tries: number; nowMs: number },
 ): Booking | null {
   const { table, worker } = decider;
   const { row, placement } = decision;
@@ -130,7 +128,15 @@ function book(
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax, trial: decision.trial });
   if (depth === null) return null;
   decision.depth = depth;
-  return completeBooking(table, worker, row, vectorOf(request));
+  const { firstMs, tokenMs, promisedTokenMs } = decision;
+  const vector = vectorOf(table, request, Number.isNaN(tokenMs) ? promiseOf(request) : promisedTokenMs);
+  return completeBooking(table, worker, row, vector, {
+    nowMs,
+    depth,
+    firstMs,
+    tokenMs,
+    outputTokens: request.expectedTokens,
+  });
 }
 
 /**
@@ -151,7 +157,15 @@ export function bookAgain(
   const place = { row, placement, endpoint: request.endpoint };
   const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false, contextFloor: 0 };
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax: Number.POSITIVE_INFINITY, trial });
-  return depth === null ? null : completeBooking(decider.table, decider.worker, row, vectorOf(request));
+  if (depth === null) return null;
+  const vector = vectorOf(decider.table, request, promiseOf(request));
+  return completeBooking(decider.table, decider.worker, row, vector, {
+    nowMs,
+    depth,
+    firstMs: Number.NaN,
+    tokenMs: Number.NaN,
+    outputTokens: request.expectedTokens,
+  });
 }
 
 /**
@@ -175,10 +189,12 @@ function takeCheckedPlace(
   return null;
 }
 
-function vectorOf(request: RouteRequest): BookingVector {
+function vectorOf(table: FleetTable, request: RouteRequest, tokenTargetMs: number): BookingVector {
+  const promptTokens = promptTokensOf(table, request);
   return {
-    promptTokens: request.promptTokens,
-    kvTokens: request.promptTokens + request.expectedTokens,
-    targetClass: targetClassOf(request.policy.latencyTargetMs),
+    promptTokens,
+    kvTokens: promptTokens + request.expectedTokens,
+    tokenTargetMs,
+    isStream: request.isStream,
   };
 }

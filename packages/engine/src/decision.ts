@@ -63,6 +63,12 @@ export interface Candidates {
   index: Int32Array;
   /** (depth + 1) / tokens per second, s per token, without what puts an overloaded node last. */
   rank: Float64Array;
+  /** Of a predicted choice: 1 where the request and those who run there meet their targets. */
+  isFeasible: Uint8Array;
+  /** Predicted whole response, ms. */
+  responseMs: Float64Array;
+  /** Predicted cost, USD. */
+  costUsd: Float64Array;
 }
 
 /** One decision. Valid until the next `decide` with the same object. */
@@ -85,6 +91,14 @@ export interface Decision {
   estimateMs: number;
   /** Cost estimate, USD. NaN: unknown. */
   costUsd: number;
+  /** Predicted first token, ms. NaN: not predicted. */
+  firstMs: number;
+  /** Predicted time per token, ms. NaN: not predicted. */
+  tokenMs: number;
+  /** Time per token that the request is promised, ms; NaN: none, or it is lost already. */
+  promisedTokenMs: number;
+  /** Predicted probability that it meets its targets. NaN: not predicted. */
+  chance: number;
   /** True when no family of the chain has a known price. */
   arePricesUnknown: boolean;
   /** Ends of the trial leases that the booking took, ticks; 0: no trial. */
@@ -122,6 +136,10 @@ export function createDecision(): Decision {
     depth: Number.NaN,
     estimateMs: Number.NaN,
     costUsd: Number.NaN,
+    firstMs: Number.NaN,
+    tokenMs: Number.NaN,
+    promisedTokenMs: Number.NaN,
+    chance: Number.NaN,
     arePricesUnknown: false,
     trial: { node: 0, placement: 0, endpoint: 0 },
     dataAgeMs: Number.NaN,
@@ -131,7 +149,15 @@ export function createDecision(): Decision {
     lacking: -1,
     families: 0,
     outsideChain: 0,
-    candidates: { count: 0, rankedLast: 0, index: new Int32Array(64), rank: new Float64Array(64) },
+    candidates: {
+      count: 0,
+      rankedLast: 0,
+      index: new Int32Array(64),
+      rank: new Float64Array(64),
+      isFeasible: new Uint8Array(64),
+      responseMs: new Float64Array(64),
+      costUsd: new Float64Array(64),
+    },
     evidence: {
       family: int32(),
       tier: int32(),
@@ -153,6 +179,9 @@ export function reserveCandidates(candidates: Candidates, count: number): void {
   if (candidates.index.length >= count) return;
   candidates.index = new Int32Array(count * 2);
   candidates.rank = new Float64Array(count * 2);
+  candidates.isFeasible = new Uint8Array(count * 2);
+  candidates.responseMs = new Float64Array(count * 2);
+  candidates.costUsd = new Float64Array(count * 2);
 }
 
 /** Nodes left out of a chain position for one reason. */

@@ -8,7 +8,7 @@
 
 import { assert } from "./assert.ts";
 import { CHAIN_FAMILIES_MAX } from "./bounds.ts";
-import type { CostPriority } from "./reasons.ts";
+import type { CostPriority, EstimatorName } from "./reasons.ts";
 
 /** Name of the policy that stands behind every account's default. */
 export const BUILT_IN_POLICY = "zml-default";
@@ -27,6 +27,8 @@ export interface PolicyData {
   /** Time per output token of a stream, ms. NaN: no target. */
   tokenTargetMs: number;
   costPriority: CostPriority;
+  /** What tells response times. */
+  estimator: EstimatorName;
   queueOnSaturation: boolean;
   maxQueueMs: number;
   /** Requests that may wait on a node for its depth to be acceptable in `latency`. */

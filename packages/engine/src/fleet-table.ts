@@ -17,6 +17,7 @@
 import { assert } from "./assert.ts";
 import {
   DEFAULT_STREAM_TOKENS_PER_SECOND,
+  DEFAULT_TIMING,
   DEFAULT_TOKENS_PER_SECOND,
   MODELS_MAX,
   PLACEMENTS_PER_NODE,
@@ -88,11 +89,17 @@ const BOOKING_COUNTS = [
   "promptTokens",
   /** Prompt and expected output tokens of all requests in flight. */
   "kvTokens",
-  /** Requests in flight by target class (see `dispatch/booking.ts`). */
+  /** Prompt tokens of requests whose first token nobody sees, since their answer does not stream. */
+  "plainPromptTokens",
+  /** Requests in flight by target class (see `dispatch/residents.ts`); class 0 has no target. */
   "class0",
   "class1",
   "class2",
   "class3",
+  "class4",
+  "class5",
+  "class6",
+  "class7",
 ] as const;
 
 /** Shared counts that only grow; no worker share is kept. */
@@ -101,6 +108,11 @@ const NODE_TALLIES = [
   "releases",
   /** Pieces of answers that nodes sent. Plain increments by any worker: it tells that something came, not how much. */
   "relayed",
+  /** Prompt tokens whose prefill is over, modulo 2^32. */
+  "prefilledTokens",
+  /** Integrals over time less what stands now (see `dispatch/load-integrals.ts`), modulo 2^32: requests, and KV tokens. */
+  "depthTime",
+  "kvTime",
 ] as const;
 
 /** Deadlines of a node, in ticks; 0: none. Moved by compare-and-exchange by any thread. */
@@ -130,6 +142,8 @@ const NODE_NOTES = [
   "isSuspectFailure",
   /** `goodPolls` + 1 at an overload without a stated time: ranked last until the count moves on. */
   "overloadedAtPoll",
+  /** Tightest time per token that a request in flight was promised, µs; 0: none was. */
+  "tightestUs",
 ] as const;
 
 /** Float64 columns of a placement, written by the control thread. */
@@ -150,6 +164,35 @@ const PLACEMENT_NUMBERS = [
   "ownSamples",
   /** When the last of them ended, engine clock ms. NaN: never. */
   "ownSampledAtMs",
+  /** KV cache, tokens. NaN: unknown. */
+  "kvCapacityTokens",
+  // what the predictor multiplies (see `cost/predict.ts`); the node's own slowness is in all of them; never NaN
+  /** Decode step of an empty batch, ms. */
+  "stepBaseMs",
+  /** What each sequence of the batch adds to a step, ms. */
+  "stepPerRequestMs",
+  /** What each cached token adds to a step, ms. */
+  "stepPerKvTokenMs",
+  /** What each prompt token that is computed beside it adds to a decode, ms. */
+  "stepPerPromptTokenMs",
+  /** What a first token takes beside steps and prompts, ms. */
+  "firstBaseMs",
+  /** Prefill, ms per prompt token. */
+  "firstPerTokenMs",
+  /** The same per prompt token of others that waits when it comes; a part of them is done already. */
+  "firstPerAheadMs",
+  /** Prefill, ms per square of the prompt's tokens. */
+  "firstPerSquareMs",
+  /** Factor on a predicted first token that `PROMISE` of the outcomes stay below. */
+  "firstSpread",
+  /** The same for the time per token. */
+  "tokenSpread",
+  /** How much slower the node is than its family, as a factor. NaN: nothing was seen. */
+  "slowness",
+  /** Decayed mean of |ln(outcome ÷ prediction)|. NaN: nothing was predicted. */
+  "predictionError",
+  /** Attempts of the model on the family that the predictor learned from. */
+  "predictorSamples",
 ] as const;
 
 /** Int32 columns of a placement, written by the control thread. */
@@ -167,6 +210,10 @@ const PLACEMENT_DEADLINES = [
 const MODEL_NUMBERS = [
   /** Decayed mean output of a request, tokens. NaN: none seen. */
   "meanOutputTokens",
+  /** Decayed mean prompt of a request, tokens. NaN: none seen. */
+  "meanPromptTokens",
+  /** Decayed ratio of a prompt's tokens, as nodes count them, to the estimate from its bytes. NaN: none seen. */
+  "promptRatio",
 ] as const;
 
 /** Single shared cells. */
@@ -215,6 +262,8 @@ export interface FleetTable
   readonly own: readonly BookingCounts[];
   /** The same for an endpoint that the node lacks: row × endpoints + endpoint. */
   readonly endpointUntil: Int32Array;
+  /** Tightest promise of each target class, µs per token: row × `TARGET_CLASSES` + class. Valid while its count is not 0. */
+  readonly classTargetUs: Int32Array;
   /** Single shared cells, by `CELL`. */
   readonly cells: Int32Array;
   /** Key of each saturation queue (packed model and policy index + 1), 0 while free. */
@@ -248,6 +297,9 @@ export interface FleetTableSize {
 }
 
 const CELL_SLOTS = 16;
+
+/** Classes of promised token times, with the one that has no promise. */
+export const TARGET_CLASSES = 8;
 
 function layOut(buffer: SharedArrayBuffer, nodes: number, workers: number): { table: FleetTable; bytes: number } {
   let offset = 0;
@@ -284,6 +336,7 @@ function layOut(buffer: SharedArrayBuffer, nodes: number, workers: number): { ta
     total: columns(BOOKING_COUNTS, () => int32(nodes)),
     own: Array.from({ length: workers }, () => columns(BOOKING_COUNTS, () => int32(nodes))),
     endpointUntil: int32(nodes * ENDPOINTS.length),
+    classTargetUs: int32(nodes * TARGET_CLASSES),
     queueKey: int32(QUEUES_MAX),
     queueLength: int32(QUEUES_MAX),
     queueOwnLength: int32(QUEUES_MAX * workers),
@@ -384,6 +437,11 @@ export function forgetSpeeds(table: FleetTable, placement: number): void {
   table.ownSampledAtMs[placement] = Number.NaN;
   table.tokensPerSecond[placement] = DEFAULT_TOKENS_PER_SECOND;
   table.streamTokensPerSecond[placement] = DEFAULT_STREAM_TOKENS_PER_SECOND;
+  for (const [name, value] of Object.entries(DEFAULT_TIMING))
+    table[name as keyof typeof DEFAULT_TIMING][placement] = value;
+  table.kvCapacityTokens[placement] = Number.NaN;
+  table.slowness[placement] = Number.NaN;
+  table.predictionError[placement] = Number.NaN;
 }
 
 /** Takes a model row: nothing is known of its output yet. */

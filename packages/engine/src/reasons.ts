@@ -94,6 +94,10 @@ export type HintUse = (typeof HINT_USES)[number];
 export const COST_PRIORITIES = ["cost", "balanced", "latency"] as const;
 export type CostPriority = (typeof COST_PRIORITIES)[number];
 
+/** `estimator` of a policy. */
+export const ESTIMATORS = ["predictive", "simple"] as const;
+export type EstimatorName = (typeof ESTIMATORS)[number];
+
 /** Routed endpoints; a node can lack one (501) and still serve the others. */
 export const ENDPOINTS = ["chat_completions", "completions", "responses", "messages", "embeddings", "rerank"] as const;
 export type Endpoint = (typeof ENDPOINTS)[number];

@@ -74,7 +74,7 @@ export function settle(
   const outcome = outcomeOf(end, attempt);
   judge(table, request, attempt, { outcome, end, nowMs });
   returnTrials(table, placeOf(attempt), attempt.trial);
-  releaseBooking(table, worker, attempt.booking);
+  releaseBooking(table, worker, attempt.booking, nowMs);
   announceRoom(table);
   if (!isFailedConnect(end) && outcome !== "unsent") request.attempts += 1;
   if (countsAsFailed(outcome)) {

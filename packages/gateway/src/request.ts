@@ -11,6 +11,7 @@ import {
   decide,
   HINT_USES,
   isPlain,
+  isPromptOnly,
   mayPark,
   noteCommit,
   noteFirstToken,
@@ -19,6 +20,7 @@ import {
   type RouteRequest,
   settle,
   type TrialLeases,
+  timingOf,
   waitKindOf,
   writeDecision,
   writeOutcome,
@@ -284,7 +286,7 @@ function dispatch(
       },
       onDrain: (callback) => exchange.onDrain(callback),
     },
-    onFirstToken: () => noteFirstToken(plane.table, plane.worker, attempt.booking),
+    onFirstToken: () => noteFirstToken(plane.table, plane.worker, attempt.booking, plane.clock.nowMs()),
     onEnd: resolve,
   });
   const { isFreshConnection } = attempt;
@@ -358,5 +360,6 @@ function noteOutcome(
     outputTokens,
     firstTokenMs,
     durationMs,
+    timing: timingOf(chosen.booking, isPromptOnly(request.endpoint)),
   });
 }

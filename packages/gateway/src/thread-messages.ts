@@ -1,6 +1,6 @@
 /** What the control thread and the data-plane workers say to each other. Everything here is structured-cloneable. */
 
-import type { DirectoryUpdate } from "@zml/engine";
+import type { AttemptTiming, DirectoryUpdate } from "@zml/engine";
 import type {
   Config,
   EngineName,
@@ -121,6 +121,23 @@ export type ToWorker =
   /** Stop accepting; running requests get `graceMs`; answered by `drained`. */
   | { kind: "drain"; graceMs: number };
 
+/** Numbers of `AttemptTiming`, in this order; `isPromptOnly` as 1 or 0. */
+export const TIMING_FIELDS = [
+  "depth",
+  "own",
+  "kvTokens",
+  "aheadTokens",
+  "plainTokens",
+  "firstMs",
+  "tokenMs",
+  "outputTokens",
+  "meanDepth",
+  "meanKvTokens",
+  "prefilledTokens",
+  "isPromptOnly",
+  "bookedPromptTokens",
+] as const satisfies readonly (keyof AttemptTiming)[];
+
 /** Numbers per finished attempt, in this order, in one flat array (see `SAMPLE_FIELDS`). */
 export const SAMPLE_FIELDS = [
   "row",
@@ -132,6 +149,7 @@ export const SAMPLE_FIELDS = [
   "outputTokens",
   "firstTokenMs",
   "durationMs",
+  ...TIMING_FIELDS.map((name) => `timing.${name}` as const),
 ] as const;
 
 /** Numbers per finished request, in this order, in one flat array. Indexes are -1, times NaN, where there is none. */

@@ -166,6 +166,7 @@ export async function startPlane(
     ttftTargetMs: Number.NaN,
     tokenTargetMs: Number.NaN,
     costPriority: "latency",
+    estimator: "simple",
     queueOnSaturation: false,
     maxQueueMs: 30_000,
     acceptableWaiting: 4,

@@ -204,6 +204,7 @@ describe("the file with its defaults", () => {
       ttftTargetMs: null,
       tokenTargetMs: null,
       costPriority: "cost",
+      estimator: "simple",
       queueOnSaturation: false,
       maxQueueMs: 30_000,
       acceptableWaiting: 4,

@@ -1,4 +1,4 @@
-import { COST_PRIORITIES, ENDPOINTS } from "@zml/engine/reasons";
+import { COST_PRIORITIES, ENDPOINTS, ESTIMATORS } from "@zml/engine/reasons";
 import { z } from "zod";
 import { account, accountSchema, keySchema, sharedWithSchema } from "./account-config.ts";
 import * as field from "./config-fields.ts";
@@ -397,6 +397,12 @@ export const policySchema = z.strictObject(
       .oneOf(COST_PRIORITIES)
       .default("balanced")
       .describe("cost: cheapest within the target. balanced: both. latency: price is not looked at."),
+    estimator: field
+      .oneOf(ESTIMATORS)
+      .default("simple")
+      .describe(
+        "What tells response times: predictive, learned per model and family; or simple, by tokens per second.",
+      ),
     queue_on_saturation: field.flag().default(false).describe("Wait for room instead of a 503."),
     max_queue_ms: field.durationMs().default(30_000).describe("The longest wait for room."),
     acceptable_waiting: field

@@ -9,18 +9,20 @@ import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
 import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
+import { choosePredicted, type StartShare } from "./choose-predicted.ts";
 import { costUsd, type Estimator, meetsTargets } from "./estimate.ts";
 
 /** Fills the choice of `decision` (row, placement, reason, estimate, cost). Returns false when there is no candidate. */
 export function choose(
   table: FleetTable,
   request: RouteRequest,
-  options: { estimator: Estimator; draw: number },
+  options: { estimator: Estimator; draw: number; startShareOf: StartShare },
   decision: Decision,
 ): boolean {
   decision.hint = HINT_USES.indexOf(request.hintFamily < 0 ? "none" : "unused");
   decision.arePricesUnknown = false;
   if (decision.candidates.count === 0) return false;
+  if (request.policy.estimator === "predictive") return choosePredicted(table, request, options, decision);
   estimateFamilies(table, request, options.estimator, decision);
   const scale = costScaleOf(decision);
   // in `latency` no cost was asked for, so none is missing

@@ -44,6 +44,23 @@ export function expectedTokens(table: FleetTable, request: RouteRequest): number
   return Math.max(1, request.maxTokens < output ? request.maxTokens : output) * request.answers;
 }
 
+/** Prompt of a request, tokens: the estimate from its bytes, corrected by what nodes counted of the model's others. */
+export function promptTokensOf(table: FleetTable, request: RouteRequest): number {
+  const ratio = table.promptRatio[request.model.index] as number;
+  return ratio > 0 ? request.promptTokens * ratio : request.promptTokens;
+}
+
+/**
+ * Time per token that a request is promised by its policy, ms: the target of its stream, or what its whole response may
+ * take for each expected token. NaN: none.
+ */
+export function promiseOf(request: RouteRequest): number {
+  const { tokenTargetMs, latencyTargetMs } = request.policy;
+  const ofResponse = latencyTargetMs / request.expectedTokens;
+  if (!request.isStream || Number.isNaN(tokenTargetMs)) return ofResponse;
+  return tokenTargetMs > ofResponse ? ofResponse : tokenTargetMs;
+}
+
 /** The same, as the present decision took it: asked for once per decision, not once per node. */
 function expectedOf(table: FleetTable, request: RouteRequest): number {
   const { expectedTokens: expected } = request;

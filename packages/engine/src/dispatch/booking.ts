@@ -7,28 +7,65 @@
 
 import { assert } from "../assert.ts";
 import { BOOKING_TOKENS_MAX } from "../bounds.ts";
-import { BOOKING_COUNT_NAMES, type BookingCounts, type FleetTable } from "../fleet-table.ts";
-
-/** Upper bounds of the target classes 1..3, ms of `latency_target_ms`; class 0 has no target. */
-const CLASS_BOUNDS_MS = [5_000, 30_000, Number.POSITIVE_INFINITY];
-
-/** Class of a latency target: 0 none, 1 up to 5 s, 2 up to 30 s, 3 longer. */
-export function targetClassOf(latencyTargetMs: number): number {
-  return Number.isNaN(latencyTargetMs) ? 0 : 1 + CLASS_BOUNDS_MS.findIndex((bound) => latencyTargetMs <= bound);
-}
+import type { BookingCounts, FleetTable } from "../fleet-table.ts";
+import { type LoadMark, markLoad, meanDepth, meanKvTokens, noteChange, prefilledBetween } from "./load-integrals.ts";
+import { CLASS_COLUMNS, notePromise, noteTightest, targetClassOf } from "./residents.ts";
 
 /** The fixed vector that a booking adds to its row. */
 export interface BookingVector {
   promptTokens: number;
   /** Prompt and expected output, tokens. */
   kvTokens: number;
-  targetClass: number;
+  /** Time per token that the request must not exceed, ms. NaN: none. */
+  tokenTargetMs: number;
+  /** False: nobody will see when its first token comes. */
+  isStream: boolean;
 }
 
 /** A booking that stands. Released exactly once; a second release is a bug and throws. */
-export interface Booking extends BookingVector {
+export interface Booking {
   readonly row: number;
+  readonly promptTokens: number;
+  readonly kvTokens: number;
+  readonly targetClass: number;
+  readonly isStream: boolean;
   phase: "prefill" | "decode" | "released";
+  /** What stood on the node before it, and what was expected of it then. */
+  readonly start: BookingStart;
+  /** The node when the request's decoding began; of an answer that does not stream, when it was booked. */
+  readonly mark: LoadMark;
+  /** From there to its end, once it is released. */
+  readonly company: Company;
+}
+
+/** In what company a request ran, itself included; our own requests only. NaN: not known. */
+export interface Company {
+  /** Mean requests. */
+  depth: number;
+  /** Mean prompt and expected output, tokens. */
+  kvTokens: number;
+  /** Prompt tokens of others that were computed meanwhile. */
+  prefilledTokens: number;
+}
+
+/** The moment of a booking. Numbers of the node are without this request. */
+export interface BookingStart {
+  /** Requests, whoever sent them. */
+  readonly depth: number;
+  /** Our own among them. */
+  readonly own: number;
+  /** Prompt and expected output tokens of our own. */
+  readonly kvTokens: number;
+  /** Prompt tokens that wait to be computed. */
+  readonly aheadTokens: number;
+  /** Prompt tokens of answers that do not stream. */
+  readonly plainTokens: number;
+  /** Predicted first token, ms. NaN: nothing was predicted. */
+  readonly firstMs: number;
+  /** Predicted time per token, ms. NaN: nothing was predicted. */
+  readonly tokenMs: number;
+  /** Output that was expected, tokens. */
+  readonly outputTokens: number;
 }
 
 /**
@@ -49,19 +86,50 @@ export function undoPlace(table: FleetTable, worker: number, row: number): void 
   Atomics.sub(table.total.inFlight, row, 1);
 }
 
-/** Completes a place into a booking: the rest of the vector is counted. */
-export function completeBooking(table: FleetTable, worker: number, row: number, vector: BookingVector): Booking {
+/**
+ * Completes a place into a booking: the rest of the vector is counted.
+ *
+ * @param depth requests on the node before this one. @param prediction what the decision expected of it.
+ */
+export function completeBooking(
+  table: FleetTable,
+  worker: number,
+  row: number,
+  vector: BookingVector,
+  {
+    nowMs,
+    depth,
+    ...prediction
+  }: { nowMs: number; depth: number } & Pick<BookingStart, "firstMs" | "tokenMs" | "outputTokens">,
+): Booking {
+  const { total } = table;
   const booking: Booking = {
     row,
     promptTokens: tokensOf(table, row, vector.promptTokens),
     kvTokens: tokensOf(table, row, vector.kvTokens),
-    targetClass: vector.targetClass,
+    targetClass: targetClassOf(vector.tokenTargetMs),
+    isStream: vector.isStream,
     phase: "prefill",
+    start: {
+      depth,
+      own: (total.inFlight[row] as number) - 1,
+      kvTokens: total.kvTokens[row] as number,
+      aheadTokens: total.promptTokens[row] as number,
+      plainTokens: total.plainPromptTokens[row] as number,
+      ...prediction,
+    },
+    mark: { atMs: nowMs, depthTime: 0, kvTime: 0, prefilledTokens: 0 },
+    company: { depth: Number.NaN, kvTokens: Number.NaN, prefilledTokens: Number.NaN },
   };
-  add(table, worker, "prefilling", row, 1);
-  add(table, worker, "promptTokens", row, booking.promptTokens);
+  if (booking.isStream) {
+    add(table, worker, "prefilling", row, 1);
+    add(table, worker, "promptTokens", row, booking.promptTokens);
+  } else add(table, worker, "plainPromptTokens", row, booking.promptTokens);
   add(table, worker, "kvTokens", row, booking.kvTokens);
   add(table, worker, classColumn(booking.targetClass), row, 1);
+  notePromise(table, row, booking.targetClass, vector.tokenTargetMs);
+  noteChange(table, row, booking.kvTokens, nowMs, 1);
+  markLoad(table, row, nowMs, booking.mark);
   return booking;
 }
 
@@ -71,11 +139,20 @@ export function noteRelayed(table: FleetTable, row: number): void {
 }
 
 /** Prefill becomes decode: the prompt's work is done, its memory stays. Later calls change nothing. */
-export function noteFirstToken(table: FleetTable, worker: number, booking: Booking): void {
+export function noteFirstToken(table: FleetTable, worker: number, booking: Booking, nowMs: number): void {
+  if (booking.phase !== "prefill" || !booking.isStream) return;
+  endPrefill(table, worker, booking);
+  markLoad(table, booking.row, nowMs, booking.mark);
+}
+
+function endPrefill(table: FleetTable, worker: number, booking: Booking): void {
   if (booking.phase !== "prefill") return;
   booking.phase = "decode";
-  add(table, worker, "prefilling", booking.row, -1);
-  add(table, worker, "promptTokens", booking.row, -booking.promptTokens);
+  const { row, promptTokens } = booking;
+  Atomics.add(table.prefilledTokens, row, promptTokens);
+  if (!booking.isStream) return;
+  add(table, worker, "prefilling", row, -1);
+  add(table, worker, "promptTokens", row, -promptTokens);
 }
 
 /**
@@ -83,14 +160,63 @@ export function noteFirstToken(table: FleetTable, worker: number, booking: Booki
  *
  * @throws Error when it was released before.
  */
-export function releaseBooking(table: FleetTable, worker: number, booking: Booking): void {
+export function releaseBooking(table: FleetTable, worker: number, booking: Booking, nowMs: number): void {
   assert(booking.phase !== "released", "a booking is released once");
-  noteFirstToken(table, worker, booking);
+  noteCompany(table, booking, nowMs);
+  endPrefill(table, worker, booking);
   booking.phase = "released";
-  add(table, worker, "kvTokens", booking.row, -booking.kvTokens);
-  add(table, worker, classColumn(booking.targetClass), booking.row, -1);
-  undoPlace(table, worker, booking.row);
-  Atomics.add(table.releases, booking.row, 1);
+  const { row, promptTokens, kvTokens, targetClass, isStream } = booking;
+  if (!isStream) add(table, worker, "plainPromptTokens", row, -promptTokens);
+  add(table, worker, "kvTokens", row, -kvTokens);
+  add(table, worker, classColumn(targetClass), row, -1);
+  noteTightest(table, row);
+  noteChange(table, row, kvTokens, nowMs, -1);
+  undoPlace(table, worker, row);
+  Atomics.add(table.releases, row, 1);
+}
+
+/** What the load of its time says about an attempt: what it started into, and in what company it decoded. */
+export interface AttemptTiming extends BookingStart {
+  /** Mean of our own requests on the node while it decoded, itself included. NaN: not known. */
+  readonly meanDepth: number;
+  /** Mean of their prompt and expected output, tokens. NaN: not known. */
+  readonly meanKvTokens: number;
+  /** Prompt tokens of others that were computed meanwhile. NaN: not known. */
+  readonly prefilledTokens: number;
+  /** True when the prompt is all the work there was. */
+  readonly isPromptOnly: boolean;
+  /** Prompt, tokens, as it was booked. */
+  readonly bookedPromptTokens: number;
+}
+
+/** Timing of an attempt whose booking was released. */
+export function timingOf({ start, company, promptTokens }: Booking, isPromptOnly: boolean): AttemptTiming {
+  return {
+    ...start,
+    meanDepth: company.depth,
+    meanKvTokens: company.kvTokens,
+    prefilledTokens: company.prefilledTokens,
+    isPromptOnly,
+    bookedPromptTokens: promptTokens,
+  };
+}
+
+const END: LoadMark = { atMs: 0, depthTime: 0, kvTime: 0, prefilledTokens: 0 };
+
+/**
+ * Fills the company of a booking. A look that met another worker between two of its cells is off by anything: what does
+ * not fit to both ends is not known.
+ */
+function noteCompany(table: FleetTable, { row, mark, company }: Booking, nowMs: number): void {
+  markLoad(table, row, nowMs, END);
+  const most = table.maxInFlight[row] as number;
+  const depth = meanDepth(mark, END);
+  const kvTokens = meanKvTokens(mark, END);
+  const prefilledTokens = prefilledBetween(mark, END);
+  // each request passes through once, so a plausible sum of prompts is bounded by what a node takes in
+  company.depth = depth <= most ? depth : Number.NaN;
+  company.kvTokens = kvTokens <= most * BOOKING_TOKENS_MAX ? kvTokens : Number.NaN;
+  company.prefilledTokens = prefilledTokens < 2 ** 30 ? prefilledTokens : Number.NaN;
 }
 
 /**
@@ -106,8 +232,8 @@ function tokensOf(table: FleetTable, row: number, tokens: number): number {
 const INT32_MAX = 2 ** 31 - 1;
 
 function classColumn(targetClass: number): keyof BookingCounts {
-  const name = BOOKING_COUNT_NAMES[BOOKING_COUNT_NAMES.indexOf("class0") + targetClass];
-  assert(name !== undefined, "target classes are 0..3");
+  const name = CLASS_COLUMNS[targetClass];
+  assert(name !== undefined, "target classes are 0..7");
   return name;
 }
 

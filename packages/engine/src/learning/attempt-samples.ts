@@ -1,9 +1,11 @@
 /** What the data plane learned from attempts that ended, folded into the fleet table. */
 
 import { foldMean } from "../availability/throughput.ts";
+import type { AttemptTiming } from "../dispatch/booking.ts";
 import { errorShareOf } from "../failover/outcome.ts";
 import { type FleetTable, publish } from "../fleet-table.ts";
 import type { Outcome } from "../reasons.ts";
+import type { TimingLearner } from "./timing-learner.ts";
 
 /** Weight of the newest attempt: the last ten or so decide, so that a change shows within seconds under load. */
 const SPEED_WEIGHT = 0.1;
@@ -30,16 +32,25 @@ export interface AttemptSample {
   /** Time of the end, engine clock. */
   readonly atMs: number;
   readonly outcome: Outcome;
+  /** The load of its time; absent: not known, and nothing is learned about timing. */
+  readonly timing?: AttemptTiming;
 }
 
 /**
  * Folds samples into stream speed, mean output, error rates and the time of the last success, and publishes them
  * together. Control thread only.
  */
-export function applySamples(table: FleetTable, samples: readonly AttemptSample[]): void {
+export function applySamples(
+  table: FleetTable,
+  samples: readonly AttemptSample[],
+  learner: TimingLearner | null = null,
+): void {
   if (samples.length === 0) return;
   publish(table, () => {
-    for (const sample of samples) applySample(table, sample);
+    for (const sample of samples) {
+      applySample(table, sample);
+      learner?.learn(sample);
+    }
   });
 }
 
@@ -66,6 +77,14 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
       OUTPUT_WEIGHT,
     );
   }
+  if (model >= 0 && sample.promptTokens > 0) {
+    table.meanPromptTokens[model] = foldMean(
+      table.meanPromptTokens[model] as number,
+      sample.promptTokens,
+      OUTPUT_WEIGHT,
+    );
+  }
+  if (model >= 0) learnPromptRatio(table, sample);
   const rate = streamRateOf(sample);
   if (placement < 0 || Number.isNaN(rate)) return;
   // The mean is taken of the time per token, which is what estimates multiply: a short answer that was read in one
@@ -75,6 +94,22 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
   table.measuredStreamTokensPerSecond[placement] = measured;
   table.streamTokensPerSecond[placement] = measured;
 }
+
+/**
+ * How far prompts are from the estimates that were booked, which had been corrected already by what was known then: what is
+ * left moves the correction on. It starts at 1, as one odd prompt must not rule.
+ */
+function learnPromptRatio(table: FleetTable, { model, promptTokens, timing }: AttemptSample): void {
+  const left = promptTokens / (timing?.bookedPromptTokens ?? Number.NaN);
+  if (!(left > 1 / PROMPT_RATIO_MAX && left < PROMPT_RATIO_MAX)) return;
+  const known = table.promptRatio[model] as number;
+  const ratio = Number.isNaN(known) ? 1 : known;
+  const next = foldMean(ratio, ratio * left, OUTPUT_WEIGHT);
+  table.promptRatio[model] = Math.max(1 / PROMPT_RATIO_MAX, Math.min(PROMPT_RATIO_MAX, next));
+}
+
+/** No tokenizer makes tokens of half a byte or of forty. */
+const PROMPT_RATIO_MAX = 10;
 
 /** Speed of one stream after its first token, tokens/s; NaN: this attempt tells none. */
 function streamRateOf(sample: AttemptSample): number {

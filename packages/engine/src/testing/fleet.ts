@@ -21,6 +21,7 @@ import {
   drawTicket,
   ENDPOINTS,
   type Endpoint,
+  type EstimatorName,
   enterQueue,
   type FleetTable,
   type PolicyData,
@@ -85,6 +86,8 @@ export interface PolicySpec {
   tokenTargetMs?: number;
   acceptableWaiting?: number;
   queueOnSaturation?: boolean;
+  /** Default: `simple`, which most tests of rules are about. */
+  estimator?: EstimatorName;
 }
 
 export interface ModelSpec {
@@ -275,6 +278,7 @@ function policyData(
     ttftTargetMs: policy.ttftTargetMs ?? Number.NaN,
     tokenTargetMs: policy.tokenTargetMs ?? Number.NaN,
     costPriority: policy.costPriority ?? "cost",
+    estimator: policy.estimator ?? "simple",
     queueOnSaturation: policy.queueOnSaturation ?? false,
     maxQueueMs: 30_000,
     acceptableWaiting: policy.acceptableWaiting ?? 4,

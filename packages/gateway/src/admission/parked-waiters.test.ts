@@ -28,7 +28,13 @@ function modelOf(index: number): Model {
 
 function policyOf(index: number): Policy {
   const targets = { latencyTargetMs: Number.NaN, ttftTargetMs: Number.NaN, tokenTargetMs: Number.NaN };
-  const rest = { chain: [], costPriority: "cost" as const, maxQueueMs: 1, acceptableWaiting: 4 };
+  const rest = {
+    chain: [],
+    costPriority: "cost" as const,
+    estimator: "simple" as const,
+    maxQueueMs: 1,
+    acceptableWaiting: 4,
+  };
   return compilePolicy({ account: "default", name: "p", index, queueOnSaturation: true, ...targets, ...rest });
 }
 

@@ -7,7 +7,15 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import { type AttemptSample, applySamples, errorShareOf, type FleetTable, publish, refreshSpeeds } from "@zml/engine";
+import {
+  type AttemptSample,
+  applySamples,
+  errorShareOf,
+  type FleetTable,
+  publish,
+  refreshSpeeds,
+  TimingLearner,
+} from "@zml/engine";
 import { adapterOf } from "./adapters/index.ts";
 import { KeptConnections } from "./kept-connection.ts";
 import { Lane } from "./lanes.ts";
@@ -66,12 +74,14 @@ export class Poller {
   readonly #silent = new Lane(MAX_POLLS_AT_ONCE);
   readonly #reading = new TurnBudget();
   readonly #taker: RoundTaker;
+  readonly #learner: TimingLearner;
   #cancelSpeeds: (() => void) | null = null;
   #isStopped = false;
 
   constructor(options: PollerOptions) {
     this.#options = options;
     this.#table = options.table;
+    this.#learner = new TimingLearner(options.table);
     this.#client = options.client ?? createPollClient();
     this.#taker = new RoundTaker(options, this.#nodes, () => this.#refreshSpeedsSoon());
   }
@@ -153,7 +163,7 @@ export class Poller {
 
   /** Takes what workers learned from attempts that ended. */
   takeSamples(samples: readonly AttemptSample[]): void {
-    applySamples(this.#table, samples);
+    applySamples(this.#table, samples, this.#learner);
     for (const { row, outputTokens, outcome, atMs } of samples) {
       const node = this.#nodes.get(row);
       if (node === undefined) continue;
@@ -333,6 +343,7 @@ export class Poller {
         spec.placements.map(({ model, placement }) => ({ row: spec.row, model, placement })),
       );
       refreshSpeeds(this.#table, placed.flat());
+      this.#learner.refresh(placed.flat(), this.#options.clock.nowMs());
     });
   }
 }

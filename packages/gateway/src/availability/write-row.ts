@@ -12,6 +12,10 @@ export function writeReading(table: FleetTable, spec: NodeSpec, reading: NodeRea
   const { row } = spec;
   table.concurrencyLimit[row] = reading.concurrencyLimit;
   table.kvUse[row] = reading.kvUse;
+  const kvCapacityTokens = kvCapacityOf(reading);
+  if (kvCapacityTokens > 0) {
+    for (const { placement } of spec.placements) table.kvCapacityTokens[placement] = kvCapacityTokens;
+  }
   table.maxInFlight[row] = maxInFlightOf(spec, reading);
   writePlacements(table, spec, reading, ofEngine);
 }
@@ -34,6 +38,13 @@ export function writeCapacities(table: FleetTable, spec: NodeSpec, measured: rea
     }
   }
 }
+
+/** Free tokens and their share tell the whole; a cache that is nearly full tells it too roughly. NaN: not told. */
+function kvCapacityOf({ kvHeadroomTokens, kvUse }: NodeReading): number {
+  return kvUse < KV_USE_TELLING ? kvHeadroomTokens / (1 - kvUse) : Number.NaN;
+}
+
+const KV_USE_TELLING = 0.9;
 
 function maxInFlightOf(spec: NodeSpec, reading: NodeReading): number {
   if (spec.maxInFlight !== null) return spec.maxInFlight;

@@ -1,8 +1,8 @@
 /** The flat numbers in which a worker reports what ended, as objects. Pure. */
 
-import type { AttemptSample } from "@zml/engine";
+import type { AttemptSample, AttemptTiming } from "@zml/engine";
 import { BOOKING_TOKENS_MAX, OUTCOMES } from "@zml/engine";
-import { SAMPLE_FIELDS } from "../thread-messages.ts";
+import { SAMPLE_FIELDS, TIMING_FIELDS } from "../thread-messages.ts";
 
 /** A sample as it came: what it says about a row holds for the node that had the row then. */
 export interface ReportedSample extends AttemptSample {
@@ -33,9 +33,29 @@ export function readSamples(flat: Float64Array, atMs: number): ReportedSample[] 
       firstTokenMs: at("firstTokenMs"),
       durationMs: at("durationMs"),
       atMs,
+      timing: readTiming(flat, start + FIELDS - TIMING_FIELDS.length),
     });
   }
   return samples;
+}
+
+function readTiming(flat: Float64Array, start: number): AttemptTiming {
+  const at = (name: (typeof TIMING_FIELDS)[number]) => flat[start + TIMING_FIELDS.indexOf(name)] as number;
+  return {
+    depth: at("depth"),
+    own: at("own"),
+    kvTokens: at("kvTokens"),
+    aheadTokens: at("aheadTokens"),
+    plainTokens: at("plainTokens"),
+    firstMs: at("firstMs"),
+    tokenMs: at("tokenMs"),
+    outputTokens: at("outputTokens"),
+    meanDepth: at("meanDepth"),
+    meanKvTokens: at("meanKvTokens"),
+    prefilledTokens: at("prefilledTokens"),
+    isPromptOnly: at("isPromptOnly") === 1,
+    bookedPromptTokens: at("bookedPromptTokens"),
+  };
 }
 
 /** The node tells it: what no request has is unknown, since the mean output of a model is that of all its nodes. */

@@ -42,6 +42,7 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     ttftTargetMs: Number.NaN,
     tokenTargetMs: Number.NaN,
     costPriority,
+    estimator: "simple" as const,
     queueOnSaturation: false,
     maxQueueMs: 0,
     acceptableWaiting: 4,

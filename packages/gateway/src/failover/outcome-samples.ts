@@ -1,7 +1,7 @@
 /** What attempts showed, collected for the control thread, which learns from it (throughput, error rate, output). */
 
-import { OUTCOMES, type Outcome } from "@zml/engine";
-import { SAMPLE_FIELDS } from "../thread-messages.ts";
+import { type AttemptTiming, OUTCOMES, type Outcome } from "@zml/engine";
+import { SAMPLE_FIELDS, TIMING_FIELDS } from "../thread-messages.ts";
 
 /** Samples leave at this pace, ms: fast enough to learn from, slow enough to cost nothing per request. */
 const FLUSH_MS = 250;
@@ -21,6 +21,8 @@ export interface OutcomeSample {
   outputTokens: number;
   firstTokenMs: number;
   durationMs: number;
+  /** The load of its time. */
+  timing: AttemptTiming;
 }
 
 export class OutcomeSamples {
@@ -44,6 +46,7 @@ export class OutcomeSamples {
       sample.outputTokens,
       sample.firstTokenMs,
       sample.durationMs,
+      ...TIMING_FIELDS.map((name) => Number(sample.timing[name])),
     );
     this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }

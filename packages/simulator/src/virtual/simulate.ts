@@ -155,7 +155,7 @@ class Simulation {
     this.#gateways.forEach((gateway, index) => {
       // every gateway has asked every node before the first request comes
       this.#polls.begin(index);
-      gateway.refreshSpeeds();
+      gateway.refreshSpeeds(0);
       this.#heap.add(random() * this.#polls.everyMs, POLL, index);
       this.#heap.add(LEARN_EVERY_MS, LEARN, index);
     });
@@ -217,7 +217,7 @@ class Simulation {
         this.#polls.know(a, this.#nowMs);
         return;
       case LEARN:
-        this.#gateway(a).refreshSpeeds();
+        this.#gateway(a).refreshSpeeds(this.#nowMs);
         this.#heap.add(this.#nowMs + LEARN_EVERY_MS, LEARN, a);
         return;
       case DISTURB:
@@ -320,7 +320,7 @@ class Simulation {
     const { ttftMs, arrivedAtMs } = this.#records;
     if (Number.isNaN(ttftMs[request])) ttftMs[request] = this.#nowMs - (arrivedAtMs[request] as number);
     // of an answer that does not stream nothing is seen before its end
-    if (this.#isStream(request)) gateway.firstToken(dispatched);
+    if (this.#isStream(request)) gateway.firstToken(dispatched, this.#nowMs);
   }
 
   #served(id: number, generation: number): void {

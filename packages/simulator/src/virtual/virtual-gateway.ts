@@ -46,10 +46,12 @@ import {
   refreshSpeeds,
   type Settler,
   settle,
+  TimingLearner,
   takeModelRow,
   takeNodeRow,
   takePlacementRow,
   tickOf,
+  timingOf,
   writeCapabilities,
   writeCapacity,
   writeDrain,
@@ -151,6 +153,7 @@ export class VirtualGateway implements RouterView {
   readonly #promptRateAtMs: Float64Array;
   readonly #prefixes: PrefixIndex[];
   readonly #draw: RandomSource;
+  readonly #learner: TimingLearner;
 
   constructor(options: GatewayOptions) {
     const { plan, classes, seed } = options;
@@ -173,6 +176,8 @@ export class VirtualGateway implements RouterView {
       table.concurrencyLimit[row] = MAX_SEQUENCES;
       // traces are of other models, so the memory is the only bound that is taken
       const contextTokens = node.constants.kvCapacityTokens;
+      // vLLM and SGLang tell the size of their cache
+      table.kvCapacityTokens[row * PLACEMENTS_PER_NODE] = contextTokens;
       writeCapabilities(table, row * PLACEMENTS_PER_NODE, { contextTokens, readsImages: null, endpoints: null });
     });
     const directory = createDirectory();
@@ -206,6 +211,7 @@ export class VirtualGateway implements RouterView {
     this.#decider = { table, worker: 0, directory, estimator: options.estimator };
     this.#settler = { table, worker: 0, limits: FAILOVER, budget: createRetryBudget(RETRY_BUDGET, 1) };
     this.#placed = rows.map((row) => ({ row, model: 0, placement: row * PLACEMENTS_PER_NODE }));
+    this.#learner = new TimingLearner(table);
     this.#polled = rows.map(() => ({
       gate: FRESH_GATE,
       missedScrapes: 0,
@@ -300,8 +306,8 @@ export class VirtualGateway implements RouterView {
     };
   }
 
-  firstToken(dispatched: Dispatched): void {
-    noteFirstToken(this.table, 0, dispatched.attempt.booking);
+  firstToken(dispatched: Dispatched, nowMs: number): void {
+    noteFirstToken(this.table, 0, dispatched.attempt.booking, nowMs);
     noteCommit(this.#settler, dispatched.attempt, dispatched.attempt.sentAtMs);
     this.#noteComputed(dispatched);
   }
@@ -317,9 +323,12 @@ export class VirtualGateway implements RouterView {
     this.#options.router?.noteEnd?.(dispatched.row, request.routed);
     const result = settle(this.#settler, request.route, dispatched.attempt, end, sample.atMs);
     const { row } = dispatched;
-    applySamples(this.table, [
-      { ...sample, row, placement: row * PLACEMENTS_PER_NODE, model: 0, outcome: result.outcome },
-    ]);
+    const timing = timingOf(dispatched.attempt.booking, false);
+    applySamples(
+      this.table,
+      [{ ...sample, row, placement: row * PLACEMENTS_PER_NODE, model: 0, outcome: result.outcome, timing }],
+      this.#learner,
+    );
     return result;
   }
 
@@ -390,8 +399,9 @@ export class VirtualGateway implements RouterView {
   }
 
   /** Medians of families, for nodes that have shown nothing. */
-  refreshSpeeds(): void {
+  refreshSpeeds(nowMs: number): void {
     refreshSpeeds(this.table, this.#placed);
+    this.#learner.refresh(this.#placed, nowMs);
   }
 
   setPrice(row: number, usdPerHour: number): void {
@@ -500,6 +510,7 @@ function policyOf(
     ttftTargetMs: target?.ttftMs ?? Number.NaN,
     tokenTargetMs: target?.tokenMs ?? Number.NaN,
     costPriority,
+    estimator: "predictive",
     queueOnSaturation: false,
     maxQueueMs: 30_000,
     acceptableWaiting: 4,

@@ -5,9 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
-import { readConfigFile } from "../src/commands/config-file.ts";
+import { readConfigFile, readConfigFileAgain } from "../src/commands/config-file.ts";
 import { type Gateway, type GatewayOptions, startGateway } from "../src/control/gateway.ts";
 import type { GatewayLog } from "../src/control/gateway-log.ts";
+import type { ReadAgain } from "../src/control/reload.ts";
 
 /** Waits that are over long before this are the rule; it only ends what hangs. */
 const PATIENCE_MS = 20_000;
@@ -84,8 +85,8 @@ export async function startOn(
   const { env = {}, isWatched = false, ...rest } = options;
   const path = join(folder(t), "zml.yaml");
   writeFileSync(path, text);
-  const readAgain = () => readConfigFile(path, env);
-  const { config, source, secrets, errors } = await readAgain();
+  const readAgain: ReadAgain = (before) => readConfigFileAgain(path, env, before);
+  const { config, source, secrets, errors } = await readConfigFile(path, env);
   assert.ok(config !== undefined && source !== undefined, JSON.stringify(errors));
   const log = new LogLines();
   const configPath = isWatched ? path : null;

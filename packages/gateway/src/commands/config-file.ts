@@ -3,6 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { type ReadConfigResult, readConfig } from "../config/read-config.ts";
 import { NO_SECRETS } from "../config/resolve-secrets.ts";
+import { hasSameFiles, readDataTls, readNodeTls } from "../config/tls-files.ts";
 
 /** The file that commands read without `-c`. */
 export const DEFAULT_CONFIG_FILE = "zml.yaml";
@@ -12,14 +13,41 @@ export async function readConfigFile(
   fileName: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<ReadConfigResult> {
-  let text: string;
+  const text = await textOf(fileName);
+  return typeof text === "string" ? readConfig(text, { fileName, env }) : text;
+}
+
+/** A configuration that was read before. */
+export type ReadBefore = Required<Pick<ReadConfigResult, "config" | "source" | "secrets">>;
+
+/**
+ * The same, for a file that was read before; null when neither it nor a certificate that it names has changed, which
+ * costs no more than reading them.
+ */
+export async function readConfigFileAgain(
+  fileName: string,
+  env: Readonly<Record<string, string | undefined>>,
+  before: ReadBefore,
+): Promise<ReadConfigResult | null> {
+  const text = await textOf(fileName);
+  if (typeof text !== "string") return text;
+  return before.source.isSameText(text) && areFilesAsRead(before) ? null : readConfig(text, { fileName, env });
+}
+
+function areFilesAsRead({ config, secrets }: ReadBefore): boolean {
+  const [dataTls, nodeTls] = [readDataTls(config.data.tls), readNodeTls(config)];
+  if (dataTls.errors.length > 0 || nodeTls.errors.length > 0) return false;
+  return hasSameFiles(secrets, { ...secrets, dataTls: dataTls.files, tlsFiles: nodeTls.files });
+}
+
+/** The text of a file, or why it can't be read. */
+async function textOf(fileName: string): Promise<string | ReadConfigResult> {
   try {
-    text = await readFile(fileName, "utf8");
+    return await readFile(fileName, "utf8");
   } catch (error) {
     const problem = { file: fileName, line: 1, column: 1, path: "", message: unreadable(error), hint: HINT };
     return { secrets: NO_SECRETS, errors: [problem], warnings: [] };
   }
-  return readConfig(text, { fileName, env });
 }
 
 const HINT = "name the file with -c FILE";

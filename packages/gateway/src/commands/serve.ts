@@ -8,7 +8,7 @@ import { type Gateway, startGateway } from "../control/gateway.ts";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
 import { MEMORY } from "../store/store-messages.ts";
-import { readConfigFile } from "./config-file.ts";
+import { readConfigFile, readConfigFileAgain } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -38,7 +38,7 @@ export async function serve(
       secrets: read.secrets,
       source: read.source,
       log,
-      readAgain: () => readConfigFile(fileName, terminal.env),
+      readAgain: (before) => readConfigFileAgain(fileName, terminal.env, before),
       configPath: resolve(fileName),
       storeFolder: storeFolder(fileName, read.config.store.path),
     });

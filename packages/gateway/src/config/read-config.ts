@@ -19,6 +19,8 @@ export interface ReadConfigOptions {
 export interface ConfigSource {
   readonly fileName: string;
   readonly value: Readonly<Record<string, unknown>>;
+  /** Whether this is the text that was read. */
+  isSameText(text: string): boolean;
   /** Where issues stand. Reads the text again: a document with its places is fifty times its text. */
   locate(issues: readonly ConfigIssue[]): ConfigProblem[];
   /** Reads another text as if it stood in this file. */
@@ -81,6 +83,7 @@ function sourceOf(text: string, value: object, around: Pick<BuildOptions, "fileN
   return {
     fileName: around.fileName,
     value: value as Record<string, unknown>,
+    isSameText: (other) => other === text,
     locate: (issues) => {
       const yaml = readYaml(text);
       return issues.map((issue) => problemAt(around.fileName, yaml.place(issue.path, issue.at), issue));

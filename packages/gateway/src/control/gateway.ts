@@ -14,7 +14,7 @@ import {
 import { type Config, formatListen } from "@zml/protocol";
 import { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
-import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
+import type { ConfigSource } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
@@ -40,7 +40,7 @@ import { drainKey, type KeptObjects } from "./objects/kept-objects.ts";
 import type { ManagedObjects } from "./objects/managed-objects.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
-import { FileReloads, type ReloadResult } from "./reload.ts";
+import { FileReloads, type ReadAgain, type ReloadResult } from "./reload.ts";
 import { workerCount } from "./worker-count.ts";
 import { workerKeys } from "./worker-view.ts";
 import { Workers } from "./workers.ts";
@@ -61,7 +61,7 @@ export interface GatewayOptions {
   /** Default: silent. */
   readonly log?: GatewayLog;
   /** Reads the configuration anew; absent: `reload` refuses. */
-  readonly readAgain?: () => ReadConfigResult | Promise<ReadConfigResult>;
+  readonly readAgain?: ReadAgain;
   /** Folder of the store. Absent or ":memory:": nothing outlives the process. */
   readonly storeFolder?: string;
   /** Watched for changes; null or absent: not watched. */

@@ -6,7 +6,7 @@ import { formatProblems } from "../config/config-problem.ts";
 import { diffConfig } from "../config/diff-config.ts";
 import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
 import { hasSameFiles } from "../config/tls-files.ts";
-import { type Configuration, isReadFile } from "./configuration.ts";
+import { type Configuration, type Draft, isReadFile } from "./configuration.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import type { Audit } from "./objects/audit.ts";
 import { fileChanges } from "./objects/file-diff.ts";
@@ -20,10 +20,13 @@ export type ReloadResult =
   | { readonly kind: "unchanged" }
   | { readonly kind: "refused"; readonly problems: readonly string[] };
 
+/** Reads the file anew; null: nothing in it has changed since `before` was read. */
+export type ReadAgain = (before: Draft) => ReadConfigResult | null | Promise<ReadConfigResult | null>;
+
 export interface FileReloadsOptions {
   readonly configuration: Configuration;
   /** Reads the file anew; absent: there is none. */
-  readonly readAgain: (() => ReadConfigResult | Promise<ReadConfigResult>) | undefined;
+  readonly readAgain: ReadAgain | undefined;
   readonly isStopping: () => boolean;
   readonly audit: Audit;
   readonly log: GatewayLog;
@@ -64,18 +67,19 @@ export class FileReloads {
     const { configuration, readAgain, isStopping, log } = this.#options;
     if (isStopping()) return this.#refuse(["the gateway is stopping: start it again with the new file"]);
     if (readAgain === undefined) return this.#refuse(["this gateway was started without a file to read again"]);
-    const read = await readAgain();
-    if (!isReadFile(read)) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
     const before = configuration.inForce;
+    const read = await readAgain(before);
+    if (read === null) return this.#unchanged(isFirstLook);
+    if (!isReadFile(read)) return this.#refuse(read.errors.map((problem) => formatProblems([problem])));
     const drafted = configuration.draft({ read });
     if ("problems" in drafted) return this.#refuse(problemWords(drafted.problems, read.source));
     const { draft } = drafted;
     const diff = diffConfig(before.config, draft.config);
     if (diff.needsRestart.length > 0) return this.#refuse(diff.needsRestart);
     if (diff.isEmpty && hasSameFiles(before.secrets, draft.secrets)) {
-      // nobody asked for the first look at a watched file: a line at each start would say that somebody did
-      if (!isFirstLook) log.info({}, "the configuration was read again: nothing changed");
-      return { kind: "unchanged" };
+      // its lines may be others
+      configuration.begin(draft);
+      return this.#unchanged(isFirstLook);
     }
     const applied = await configuration.apply(draft);
     this.#applied += 1;
@@ -97,6 +101,12 @@ export class FileReloads {
     });
     const actor = { kind: "file", name: basename(after.fileName), account: DEFAULT_ACCOUNT } as const;
     void this.#options.audit.note(entries, actor, version);
+  }
+
+  #unchanged(isFirstLook: boolean): ReloadResult {
+    // nobody asked for the first look at a watched file: a line at each start would say that somebody did
+    if (!isFirstLook) this.#options.log.info({}, "the configuration was read again: nothing changed");
+    return { kind: "unchanged" };
   }
 
   #refuse(problems: readonly string[]): ReloadResult {

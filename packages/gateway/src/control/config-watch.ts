@@ -3,9 +3,9 @@
  * or swap a link.
  */
 
-import { watch } from "node:fs";
+import { type FSWatcher, readlinkSync, watch } from "node:fs";
 import { stat } from "node:fs/promises";
-import { dirname } from "node:path";
+import { parse, resolve, sep } from "node:path";
 import type { GatewayLog } from "./gateway-log.ts";
 
 /** A file that stayed the same for this long has been written to its end, ms. */
@@ -43,8 +43,9 @@ export class FileWatches {
 }
 
 /**
- * Calls `onChange` when the file has changed and settled. Its directory is watched, since a rename over the file ends a
- * watch of the file itself; what else happens there costs one `stat` per `SETTLE_MS`.
+ * Calls `onChange` when the file has changed and settled. Folders are watched, since a rename over the file ends a watch of
+ * the file itself, and where links lead to it the folder of each link: Kubernetes swaps one above the file. What else
+ * happens there costs one `stat` per `SETTLE_MS`.
  *
  * @returns what ends it.
  */
@@ -55,6 +56,7 @@ function watchFile(path: string, onChange: OnChange, log: GatewayLog): () => voi
   let pending = "";
   const look = async (): Promise<void> => {
     timer = null;
+    follow();
     const now = await fingerprint(path);
     if (isEnded || now === seen) return;
     if (now === pending && now !== MISSING) {
@@ -80,21 +82,70 @@ function watchFile(path: string, onChange: OnChange, log: GatewayLog): () => voi
       "changes of a configuration file are not seen: send SIGHUP to reload it",
     );
   };
-  let end = (): void => undefined;
-  try {
-    const watcher = watch(dirname(path), { persistent: false }, later);
-    watcher.on("error", blind);
-    end = () => watcher.close();
-  } catch (error) {
-    blind(error);
-  }
+  const watchers = new Map<string, FSWatcher>();
+  const follow = (): void => {
+    const folders = watchedFolders(path);
+    for (const [folder, watcher] of watchers) {
+      if (folders.has(folder)) continue;
+      watcher.close();
+      watchers.delete(folder);
+    }
+    for (const folder of folders) {
+      if (watchers.has(folder)) continue;
+      try {
+        const watcher = watch(folder, { persistent: false }, later);
+        watcher.on("error", blind);
+        watchers.set(folder, watcher);
+      } catch (error) {
+        blind(error);
+      }
+    }
+  };
+  follow();
   // what was written between reading the file and watching it would be missed otherwise; an unchanged one is no change
   later();
   return () => {
     isEnded = true;
     if (timer !== null) clearTimeout(timer);
-    end();
+    for (const watcher of watchers.values()) watcher.close();
   };
+}
+
+/** Links of one path; the system gives up at 40. */
+const LINKS_MAX = 40;
+
+/** The real folders in which something decides what a path leads to: that of the file, and that of each link on its way. */
+function watchedFolders(path: string): Set<string> {
+  const folders = new Set<string>();
+  let rest = resolve(path).split(sep).slice(1);
+  let at = parse(resolve(path)).root;
+  let links = 0;
+  while (rest.length > 0 && links <= LINKS_MAX) {
+    const [name = "", ...others] = rest;
+    rest = others;
+    const here = resolve(at, name);
+    const target = linkTarget(here);
+    if (target !== null) {
+      folders.add(at);
+      links += 1;
+      const led = resolve(at, target);
+      at = parse(led).root;
+      rest = [...led.split(sep).slice(1), ...rest];
+      continue;
+    }
+    if (rest.length === 0) folders.add(at);
+    else at = here;
+  }
+  return folders;
+}
+
+/** Null: no link, or nothing. */
+function linkTarget(path: string): string | null {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return null;
+  }
 }
 
 const MISSING = "missing";

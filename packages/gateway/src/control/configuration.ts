@@ -116,7 +116,7 @@ export class Configuration {
     this.#pepper = pepper;
   }
 
-  /** Takes what is to be in force from the start on. */
+  /** Takes what is to be in force from the start on, or what says in other words what is in force. */
   begin(draft: Draft): void {
     this.#inForce = draft;
   }

@@ -73,3 +73,27 @@ test("what did not change since the last save is not written again", async () =>
   await kept.stop();
   assert.deepEqual(saved, [[learned(1), learned(2)], [learned(3)]]);
 });
+
+test("a price that changes is saved without a look at what was learned", async () => {
+  const called: string[] = [];
+  const store = {
+    call: (name: string) => {
+      called.push(name);
+      return Promise.resolve(null);
+    },
+  } as unknown as StoreClient;
+  let exports = 0;
+  const exportLearned = () => {
+    exports += 1;
+    return [learned(1)];
+  };
+  const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
+  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned });
+  const price = { key: "k", usdPerGpuHour: 1, observedAtMs: 0, fetchedAtMs: 0, source: "s" };
+  for (let time = 0; time < 5; time++) kept.append([price]);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(exports, 0);
+  assert.ok(called.length > 0 && called.every((name) => name === "prices.append"));
+  await kept.stop();
+  assert.equal(exports, 1);
+});

@@ -71,13 +71,15 @@ export class KeptState implements PriceHistory {
       this.#prices.splice(0, beyond);
       this.#dropped += beyond;
     }
-    void this.save();
+    void this.#inTurn(() => this.#savePrices());
   }
 
   /** Writes what changed since the last time. Never rejects: the store has said what is wrong. */
   save(): Promise<void> {
-    this.#saving = this.#saving.then(() => this.#save()).catch(() => undefined);
-    return this.#saving;
+    return this.#inTurn(async () => {
+      await this.#savePrices();
+      await this.#saveLearned();
+    });
   }
 
   /** Ends the timer and writes once more. */
@@ -86,22 +88,31 @@ export class KeptState implements PriceHistory {
     await this.save();
   }
 
-  async #save(): Promise<void> {
-    const { store, nowMs, retention, exportLearned, log } = this.#options;
-    const now = nowMs();
-    const { priceDays, learnedDays } = retention();
+  #inTurn(write: () => Promise<void>): Promise<void> {
+    this.#saving = this.#saving.then(write).catch(() => undefined);
+    return this.#saving;
+  }
+
+  async #savePrices(): Promise<void> {
+    const { store, nowMs, retention, log } = this.#options;
     const prices = this.#prices;
-    if (prices.length > 0) {
-      this.#prices = [];
-      try {
-        await store.call("prices.append", { prices, forgetBeforeMs: now - priceDays * DAY_MS });
-      } catch (error) {
-        this.#prices = [...prices, ...this.#prices].slice(-PRICES_WAITING_MAX);
-        throw error;
-      }
-      if (this.#dropped > 0) log.warn({ dropped: this.#dropped }, "price changes were lost while the store failed");
-      this.#dropped = 0;
+    if (prices.length === 0) return;
+    this.#prices = [];
+    try {
+      await store.call("prices.append", { prices, forgetBeforeMs: nowMs() - retention().priceDays * DAY_MS });
+    } catch (error) {
+      this.#prices = [...prices, ...this.#prices].slice(-PRICES_WAITING_MAX);
+      throw error;
     }
+    if (this.#dropped > 0) log.warn({ dropped: this.#dropped }, "price changes were lost while the store failed");
+    this.#dropped = 0;
+  }
+
+  /** Reads every row of the table: once a minute, and not with each price. */
+  async #saveLearned(): Promise<void> {
+    const { store, nowMs, retention, exportLearned } = this.#options;
+    const now = nowMs();
+    const { learnedDays } = retention();
     const numbers = exportLearned().filter(({ updatedAtMs }) => updatedAtMs > this.#savedUpToMs);
     for (let from = 0; from < numbers.length; from += SAVED_PART) {
       const part = numbers.slice(from, from + SAVED_PART);

@@ -15,6 +15,9 @@ export const MODELS_MAX = 16_384;
 /** Policies that may be known at once: a queue key packs the policy index into 16 bits. */
 export const POLICIES_MAX = 65_535;
 
+/** Keys and accounts whose use is counted: 1 KB each of memory that is touched when they are used. */
+export const LIMIT_ROWS_MAX = 16_384;
+
 /** Placements (a model on a node) per row of the node table. Fleets serve one or two models a node, LoRA a few more. */
 export const PLACEMENTS_PER_NODE = 4;
 

@@ -9,8 +9,10 @@ export {
   type RoutingCall,
   resolvePolicy,
 } from "./admission/admit.ts";
+export * from "./admission/allowance.ts";
 export * from "./admission/parking.ts";
 export * from "./admission/saturation-queue.ts";
+export { sweepWindows } from "./admission/sliding-window.ts";
 export * from "./assert.ts";
 export * from "./availability/ejection-limit.ts";
 export * from "./availability/health-gate.ts";
@@ -24,6 +26,7 @@ export * from "./capabilities.ts";
 export * from "./claims.ts";
 export * from "./cost/estimate.ts";
 export * from "./cost/predict.ts";
+export * from "./cost/spend.ts";
 export * from "./deadline.ts";
 export * from "./decide.ts";
 export * from "./decision.ts";
@@ -43,6 +46,7 @@ export * from "./learning/engine-errors.ts";
 export * from "./learning/node-load.ts";
 export * from "./learning/refresh-speeds.ts";
 export * from "./learning/timing-learner.ts";
+export * from "./limits-table.ts";
 export * from "./load.ts";
 export * from "./reasons.ts";
 export * from "./route-request.ts";

@@ -33,7 +33,7 @@ export interface LimitsTable {
   readonly buffer: SharedArrayBuffer;
   readonly rows: number;
   readonly workers: number;
-  /** 1: the row has a limit of any kind. */
+  /** 1: the row has a limit of any kind; else its limits are not looked at. */
   readonly isLimited: Int32Array;
   readonly requests: WindowColumns;
   readonly tokens: WindowColumns;

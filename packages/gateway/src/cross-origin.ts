@@ -14,6 +14,10 @@ const EXPOSED = [
   "openai-version",
   "x-ratelimit-limit-requests",
   "x-ratelimit-remaining-requests",
+  "x-ratelimit-reset-requests",
+  "x-ratelimit-limit-tokens",
+  "x-ratelimit-remaining-tokens",
+  "x-ratelimit-reset-tokens",
 ].join(", ");
 
 /** The longest that any browser keeps what a preflight said, s. */

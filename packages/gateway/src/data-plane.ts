@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import {
+  type CallerRows,
   createDecision,
   createDirectory,
   createRetryBudget,
@@ -10,6 +11,7 @@ import {
   type Directory,
   type EvidenceRing,
   type FleetTable,
+  type LimitsTable,
   type RetryBudget,
   type Settler,
   simpleEstimator,
@@ -40,6 +42,7 @@ export class DataPlane {
   readonly table: FleetTable;
   readonly worker: number;
   readonly ring: EvidenceRing;
+  readonly limits: LimitsTable;
   readonly clock: Clock;
   readonly directory: Directory = createDirectory();
   readonly deadlines = new Deadlines();
@@ -58,17 +61,19 @@ export class DataPlane {
   lastSequence = -1;
   settler: Settler;
   isDraining = false;
-  #keys = new CallerKeys({ pepper: new Uint8Array(0), list: [] });
+  #keys = new CallerKeys({ pepper: new Uint8Array(0), list: [], accountRows: {} });
   #budget: RetryBudget;
   readonly #upstreams = new Map<number, Upstream>();
   /** By row, the node that has it or had it last, and what runs there: that outlives a pool. */
   readonly #running = new Map<number, { id: string; running: DenseSet<RunningAttempt> }>();
+  readonly #unpriced = new Set<string>();
   #draw: number;
 
   constructor(options: {
     table: FleetTable;
     worker: number;
     ring: EvidenceRing;
+    limits: LimitsTable;
     clock: Clock;
     samples: OutcomeSamples;
     connections: SharedArrayBuffer;
@@ -81,6 +86,7 @@ export class DataPlane {
     this.table = table;
     this.worker = worker;
     this.ring = options.ring;
+    this.limits = options.limits;
     this.clock = options.clock;
     this.samples = options.samples;
     this.connections = new ConnectionCounts(options.connections, worker);
@@ -148,6 +154,15 @@ export class DataPlane {
     for (const attempt of this.#running.get(row)?.running.snapshot() ?? []) attempt.nodeDown();
   }
 
+  /** A node without a known price served a caller who has a budget: told once for each node, counted as 0. */
+  noteUnpriced({ key, account }: CallerRows, node: string): void {
+    const { dayBudgetUsd, monthBudgetUsd } = this.limits;
+    const hasBudget = (row: number) => (dayBudgetUsd[row] as number) >= 0 || (monthBudgetUsd[row] as number) >= 0;
+    if (!(hasBudget(key) || hasBudget(account)) || this.#unpriced.has(node)) return;
+    if (this.#unpriced.size < UNPRICED_MAX) this.#unpriced.add(node);
+    this.log("warn", "a node without a known price serves callers who have a budget: it counts as free", { node });
+  }
+
   /** The node of a row; undefined for one that left between decision and dispatch. */
   upstreamOf(row: number): Upstream | undefined {
     return this.#upstreams.get(row);
@@ -175,6 +190,9 @@ export class DataPlane {
     return { table: this.table, worker: this.worker, limits: { maxAttempts, windowMs }, budget: this.#budget };
   }
 }
+
+/** Nodes whose lack of a price is remembered; beyond, a line may come again. */
+const UNPRICED_MAX = 1024;
 
 function queueLimitsOf({ limits }: WorkerSettings): { requests: number; bytes: number } {
   return { requests: limits.queueRequests, bytes: limits.queueBytes };

@@ -43,6 +43,8 @@ const ANSWER_HEADERS = [
 export interface ErrorOptions {
   extra?: ErrorDetails["extra"];
   param?: string;
+  /** In the place of the row's type (see `ErrorDetails`). */
+  type?: string;
   /** Wait before another try, ms; NaN: none is told. */
   retryAfterMs?: number;
   /** False: everything that makes sense was tried; SDKs that know the header don't retry. */
@@ -67,6 +69,8 @@ export class Exchange implements AnswerSink, DenseMember {
   /** When its head had come, engine clock ms. */
   readonly startedAtMs: number;
   readonly tally: RequestTally = createTally();
+  /** Header fields that tell the caller how its limits stand, name and value in turn. */
+  limitFields: readonly string[] = [];
   /** Set once the request ends early. */
   interruption: Interruption | null = null;
   readonly #slowClientMs: number;
@@ -178,7 +182,12 @@ export class Exchange implements AnswerSink, DenseMember {
     const row = ERRORS[code];
     const body = Buffer.from(
       JSON.stringify(
-        errorBody(this.route.shape, code, { message, param: options.param ?? null, extra: options.extra ?? {} }),
+        errorBody(this.route.shape, code, {
+          message,
+          param: options.param ?? null,
+          extra: options.extra ?? {},
+          ...(options.type === undefined ? {} : { type: options.type }),
+        }),
       ),
     );
     const fields = this.#fields({});
@@ -248,10 +257,15 @@ export class Exchange implements AnswerSink, DenseMember {
       ROUTING_HEADER,
       this.routingHeader,
     ];
+    const { limitFields } = this;
     for (const name of ANSWER_HEADERS) {
       const value = headers[name];
-      if (typeof value === "string") fields.push(name, value);
+      // a caller with limits of its own hears of those, not of the gateway's at the node
+      if (typeof value === "string" && !(limitFields.length > 0 && name.startsWith("x-ratelimit-"))) {
+        fields.push(name, value);
+      }
     }
+    for (const field of limitFields) fields.push(field);
     if (this.#isDraining()) fields.push("connection", "close");
     return fields;
   }

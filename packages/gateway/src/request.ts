@@ -54,6 +54,7 @@ export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeB
     else exchange.fail("internal_error", ERRORS.internal_error.message({ requestId }));
   } finally {
     admitted?.body.release();
+    admitted?.meter.close();
     exchange.close();
     plane.requests.add(exchange, plane.clock.nowMs() - exchange.startedAtMs);
   }
@@ -73,7 +74,8 @@ interface Chosen {
 }
 
 /** Decides and dispatches until an answer is the caller's, or nothing more is tried. */
-async function routeRequest(plane: DataPlane, exchange: Exchange, { request, body }: AdmittedRequest): Promise<void> {
+async function routeRequest(plane: DataPlane, exchange: Exchange, admitted: AdmittedRequest): Promise<void> {
+  const { request, body, meter } = admitted;
   const wait = { waitedMs: 0 };
   let last: AttemptResult | null = null;
   let previous = -1;
@@ -111,6 +113,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
         isFreshConnection,
         isJudged: false,
       };
+      meter.attempt(chosen.row, chosen.placement);
       try {
         last = await dispatch(plane, exchange, body, request, attempt);
       } catch (error) {
@@ -123,6 +126,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, { request, bod
       exchange.onInterrupt(null);
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
       noteOutcome(plane, request, chosen, last, outcome);
+      meter.attemptEnded(chosen, last, outcome);
       countAttempt(exchange, attempt, last);
       if (move.kind === "retry_connection") {
         const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());

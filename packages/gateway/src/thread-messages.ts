@@ -19,6 +19,7 @@ export interface WorkerStart {
   fleetTable: SharedArrayBuffer;
   evidenceRing: SharedArrayBuffer;
   evidenceRecords: number;
+  limitsTable: SharedArrayBuffer;
   /** Open connections of callers (`connection-counts.ts`). */
   connections: SharedArrayBuffer;
   /** Engine clock: milliseconds of the machine's monotonic clock at which it reads 0. */
@@ -69,6 +70,8 @@ export interface WorkerKey {
   expiresAtMs: number;
   /** See `config/key-digest.ts`. */
   digest: string;
+  /** Row of the key in the limits table; -1: none. */
+  limitRow: number;
 }
 
 /** All keys; an empty list: no key is asked. */
@@ -76,6 +79,8 @@ export interface WorkerKeys {
   /** What their digests are made with. */
   pepper: Uint8Array;
   list: readonly WorkerKey[];
+  /** Rows of accounts in the limits table, by name. */
+  accountRows: Readonly<Record<string, number>>;
 }
 
 /** What a TLS server needs, PEM. */

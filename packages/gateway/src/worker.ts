@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { parentPort, workerData } from "node:worker_threads";
-import { announceRoom, applyUpdate, attachEvidenceRing, attachFleetTable } from "@zml/engine";
+import { announceRoom, applyUpdate, attachEvidenceRing, attachFleetTable, attachLimitsTable } from "@zml/engine";
 import { createClock } from "./clock.ts";
 import { DataPlane } from "./data-plane.ts";
 import { DataServer } from "./data-server.ts";
@@ -59,6 +59,7 @@ function createPlane(settings: WorkerSettings): DataPlane {
     table: attachFleetTable(start.fleetTable),
     worker: start.worker,
     ring: attachEvidenceRing(start.evidenceRing, start.evidenceRecords),
+    limits: attachLimitsTable(start.limitsTable),
     clock: createClock(start.clockOriginMs),
     samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
     connections: start.connections,

@@ -4,6 +4,7 @@ import {
   applyUpdate,
   createEvidenceRing,
   createFleetTable,
+  createLimitsTable,
   type Endpoint,
   type EvidenceRing,
   type FleetTable,
@@ -52,10 +53,16 @@ export type FixtureKey = Pick<WorkerKey, "name"> & { value: string } & Partial<O
 /** Keys as a worker gets them. */
 export function fixtureKeys(keys: readonly FixtureKey[]): WorkerKeys {
   const list = keys.map(({ value, ...key }): WorkerKey => {
-    const rights = { account: "default", scopes: ["infer" as const], models: null, policies: null };
+    const rights = {
+      account: "default",
+      scopes: ["infer" as const],
+      models: null,
+      policies: null,
+      limitRow: -1,
+    };
     return { ...rights, expiresAtMs: Number.POSITIVE_INFINITY, ...key, digest: keyDigest(PROCESS_PEPPER, value) };
   });
-  return { pepper: PROCESS_PEPPER, list };
+  return { pepper: PROCESS_PEPPER, list, accountRows: { default: 0 } };
 }
 
 export interface PlaneFixture {
@@ -96,6 +103,8 @@ export async function startPlane(
   const config = fixtureConfig({ failover: { cooldown_ms: 500 }, ...options.file });
   const table = createFleetTable({ nodes: Math.max(8, nodes.length), workers: 1 });
   const ring = createEvidenceRing(options.records ?? 256);
+  // row 0 is the account's, the others are for keys that name one
+  const limits = createLimitsTable({ rows: 8, workers: 1 });
   const logs: string[] = [];
   const samples: Float64Array[] = [];
   const requests: Float64Array[] = [];
@@ -103,6 +112,7 @@ export async function startPlane(
     table,
     worker: 0,
     ring,
+    limits,
     clock: createClock(monotonicMs() - 1000),
     samples: new OutcomeSamples((values) => samples.push(values)),
     connections: createConnectionCounts(1, Math.random),

@@ -28,6 +28,8 @@ const STATUSES = {
   key_scope: 403,
   model_not_allowed: 403,
   policy_not_allowed: 403,
+  rate_limit_exceeded: 429,
+  insufficient_quota: 429,
   not_found: 404,
   method_not_allowed: 405,
   header_too_large: 431,

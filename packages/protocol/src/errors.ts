@@ -187,6 +187,28 @@ export const ERRORS = table({
     message: ({ key, policy, allowed }: { key: string; policy: string; allowed: readonly string[] }) =>
       `the key ${quoted(key)} may not use the policy ${quoted(policy)}: ${allowedOnly("policies", allowed)}`,
   },
+
+  // Limits of a key or of its account. Clients know these two codes from OpenAI.
+  rate_limit_exceeded: {
+    type: "requests",
+    anthropicType: "rate_limit_error",
+    status: 429,
+    side: "caller",
+    retry: true,
+    message: ({ owner, what, limit, used, requested, retry }: RateParameters) =>
+      `rate limit reached for ${owner} on ${what}: limit ${limit}, used ${used}, requested ${requested}: ${retry === null ? "the request alone is above the limit: send less" : `try again in ${retry}`}`,
+  },
+  insufficient_quota: {
+    type: "insufficient_quota",
+    anthropicType: "rate_limit_error",
+    status: 429,
+    side: "caller",
+    retry: false,
+    message: ({ owner, period, limit, used, isHeld, resetAt }: QuotaParameters) =>
+      isHeld
+        ? `what is left of the budget of ${owner} is held by requests that run (${usd(used)} of ${usd(limit)} USD this ${period}): try again when they have ended`
+        : `the budget of ${owner} is used up: ${usd(used)} of ${usd(limit)} USD this ${period}: it begins anew at ${resetAt}`,
+  },
   not_found: {
     ...invalid,
     anthropicType: "not_found_error",
@@ -336,6 +358,8 @@ export interface AnthropicErrorBody {
 export interface ErrorDetails {
   /** From the row's `message`. */
   readonly message: string;
+  /** In the place of the row's type in OpenAI's shape, where one code stands for several: what ran out. */
+  readonly type?: string;
   /** The member of the body, or the header, that is wrong. */
   readonly param?: string | null;
   /** Further members of `error`, such as `{ families }`. They can't replace the fixed ones. */
@@ -353,18 +377,46 @@ export function errorBody(
 export function errorBody(
   shape: ErrorShape,
   code: ErrorCode,
-  { message, param = null, extra = {} }: ErrorDetails,
+  { message, type, param = null, extra = {} }: ErrorDetails,
 ): OpenAiErrorBody | AnthropicErrorBody {
   const row = ERRORS[code];
   if (shape === "anthropic") {
     return { type: "error", error: { ...extra, type: row.anthropicType, message, code } };
   }
-  return { error: { ...extra, message, type: row.type, param, code } };
+  return { error: { ...extra, message, type: type ?? row.type, param, code } };
 }
 
 /** What a caller sent goes into a text cut and escaped: it may be a whole prompt in the wrong place. */
 function quoted(value: string): string {
   return JSON.stringify(value.length > 128 ? `${value.slice(0, 128)}…` : value);
+}
+
+/** A limit per minute, or of requests at one time. */
+interface RateParameters {
+  /** The key, or the account, with its name. */
+  readonly owner: string;
+  readonly what: string;
+  readonly limit: number;
+  readonly used: number;
+  readonly requested: number;
+  /** Null: it never fits. */
+  readonly retry: string | null;
+}
+
+interface QuotaParameters {
+  readonly owner: string;
+  readonly period: "day" | "month";
+  /** USD. */
+  readonly limit: number;
+  readonly used: number;
+  /** What is left is held by requests that run. */
+  readonly isHeld: boolean;
+  readonly resetAt: string;
+}
+
+/** To a hundredth of a cent. */
+function usd(amount: number): string {
+  return String(Math.round(amount * 10_000) / 10_000);
 }
 
 /** What is wrong with a key that was sent. */

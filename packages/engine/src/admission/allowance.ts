@@ -156,7 +156,7 @@ export function limitStanding(
   const tick = windowTick(nowMs);
   let tightest: { row: number; limit: number; remaining: number } | null = null;
   for (const row of [rows.key, rows.account]) {
-    const limit = row < 0 ? -1 : (window.limit[row] as number);
+    const limit = row < 0 || table.isLimited[row] !== 1 ? -1 : (window.limit[row] as number);
     if (limit < 0) continue;
     const remaining = Math.max(0, limit - countInWindow(window, row, tick));
     if (tightest === null || remaining < tightest.remaining) tightest = { row, limit, remaining };

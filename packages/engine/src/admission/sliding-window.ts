@@ -15,7 +15,7 @@
 import { COUNT_BITS, COUNT_MASK, type LimitsTable, WINDOW_SLOTS, type WindowColumns } from "../limits-table.ts";
 
 /** Width of a slot, ms. */
-export const WINDOW_TICK_MS = 500;
+const WINDOW_TICK_MS = 500;
 /** A slot is in the window for so many ticks, its own included: 60 s behind the end of its tick. */
 const TICKS_IN_WINDOW = 121;
 const LAP_MASK = 31;

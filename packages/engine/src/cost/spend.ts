@@ -5,7 +5,6 @@ import { isPromptOnly } from "./estimate.ts";
 
 /** What is known of an attempt that ended. Tokens as reported, NaN: not. */
 export interface AttemptUsage {
-  readonly row: number;
   readonly placement: number;
   /** Index into `ENDPOINTS`. */
   readonly endpoint: number;

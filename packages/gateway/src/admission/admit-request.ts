@@ -1,13 +1,25 @@
 /** Step 1 on the wire: who calls, what the body asks for, which policy it means. Refusals reach no node. */
 
-import { admit, noteRequest, type RouteRequest, type RoutingCall } from "@zml/engine";
+import {
+  admit,
+  expectedTokens,
+  isPromptOnly,
+  isRefusedAllowance,
+  noteRequest,
+  type RouteRequest,
+  type RoutingCall,
+  takeAllowance,
+} from "@zml/engine";
 import { ERRORS } from "@zml/protocol/errors";
 import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type { DataPlane } from "../data-plane.ts";
 import type { ErrorOptions, Exchange } from "../exchange.ts";
+import type { CallerRights } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
+import { limitFields, limitRefusal } from "./limit-answer.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 import { refusalOf } from "./refuse-caller.ts";
+import { RequestMeter } from "./request-meter.ts";
 
 /** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body but base64. */
 const BYTES_PER_TOKEN = 4;
@@ -22,6 +34,7 @@ const IMAGE_TOKENS = 1000;
 export interface AdmittedRequest {
   request: RouteRequest;
   body: BodyKept;
+  meter: RequestMeter;
 }
 
 /** Admits a request, or answers it and returns null. `beforeBody` runs once the body is wanted (100-continue). */
@@ -77,8 +90,13 @@ export async function admitRequest(
     exchange.routing = { policy: admission.request.policy.name };
     exchange.tally.policy = admission.request.policy.index;
     exchange.tally.model = admission.request.model.index;
+    const meter = meterOf(plane, exchange, admission.request, rights);
+    if (meter === null) {
+      body.release();
+      return null;
+    }
     noteRequest(plane.budget, admission.request.admittedAtMs);
-    return { request: admission.request, body };
+    return { request: admission.request, body, meter };
   }
   body.release();
   const { name, known } = admission;
@@ -111,6 +129,25 @@ export async function admitRequest(
       break;
     }
   }
+  return null;
+}
+
+/** Takes the request off the limits of its key and account. Null: one is reached, and the caller has been told. */
+function meterOf(
+  plane: DataPlane,
+  exchange: Exchange,
+  request: RouteRequest,
+  rights: CallerRights,
+): RequestMeter | null {
+  const { limits, table, worker } = plane;
+  const nowMs = request.admittedAtMs;
+  const output = isPromptOnly(request.endpoint) ? 0 : expectedTokens(table, request);
+  const taken = takeAllowance(limits, worker, rights.rows, { tokens: request.promptTokens + output, nowMs });
+  exchange.limitFields = limitFields(limits, rights.rows, nowMs);
+  if (!isRefusedAllowance(taken)) return new RequestMeter(plane, request, taken);
+  const { code, message, options } = limitRefusal(taken, rights, Date.now());
+  exchange.routing = { policy: request.policy.name, reason: "refused" };
+  exchange.fail(code, message, options);
   return null;
 }
 

@@ -1,6 +1,6 @@
 /** Who calls: the key's holder, or nobody. */
 
-import { ALL_RIGHTS, type CallRights } from "@zml/engine";
+import { ALL_RIGHTS, type CallerRows, type CallRights } from "@zml/engine";
 import { DEFAULT_ACCOUNT } from "@zml/protocol/fixed-names";
 import { createKeyDigest, type KeyDigest } from "../config/key-digest.ts";
 import type { WorkerKey, WorkerKeys } from "../thread-messages.ts";
@@ -11,6 +11,8 @@ export interface CallerRights extends CallRights {
   readonly account: string;
   /** Name of its key; null: no key is asked. */
   readonly key: string | null;
+  /** Rows in the limits table. */
+  readonly rows: CallerRows;
 }
 
 export type Caller =
@@ -38,10 +40,15 @@ export class CallerKeys {
   readonly #held: ReadonlyMap<string, HeldKey>;
   readonly #anybody: Caller;
 
-  constructor({ pepper, list }: WorkerKeys) {
+  constructor({ pepper, list, accountRows }: WorkerKeys) {
     this.#digest = createKeyDigest(pepper);
-    this.#held = new Map(list.map((key) => [key.digest, heldKey(key)]));
-    const rights: CallerRights = { ...ALL_RIGHTS, account: DEFAULT_ACCOUNT, key: null };
+    this.#held = new Map(list.map((key) => [key.digest, heldKey(key, rowOf(accountRows, key.account))]));
+    const rights: CallerRights = {
+      ...ALL_RIGHTS,
+      account: DEFAULT_ACCOUNT,
+      key: null,
+      rows: { key: -1, account: rowOf(accountRows, DEFAULT_ACCOUNT) },
+    };
     this.#anybody = { kind: "known", rights };
   }
 
@@ -64,10 +71,20 @@ export class CallerKeys {
   }
 }
 
-function heldKey(key: WorkerKey): HeldKey {
+function rowOf(rows: WorkerKeys["accountRows"], account: string): number {
+  return Object.hasOwn(rows, account) ? (rows[account] as number) : -1;
+}
+
+function heldKey(key: WorkerKey, accountRow: number): HeldKey {
   const { name, account, models, policies } = key;
   const setOf = (names: readonly string[] | null) => (names === null ? null : new Set(names));
-  const rights: CallerRights = { account, key: name, models: setOf(models), policies: setOf(policies) };
+  const rights: CallerRights = {
+    account,
+    key: name,
+    models: setOf(models),
+    policies: setOf(policies),
+    rows: { key: key.limitRow, account: accountRow },
+  };
   return {
     name,
     mayInfer: key.scopes.includes("infer"),

@@ -21,6 +21,7 @@ import { type ConfigSecrets, NO_SECRETS } from "../config/resolve-secrets.ts";
 import type { WorkerKeys, WorkerNode, WorkerSettings, WorkerUpdate } from "../thread-messages.ts";
 import { type CompiledDirectory, compileDirectory, EMPTY_DIRECTORY, type PlacedNode } from "./compile-directory.ts";
 import { directoryDelta } from "./directory-delta.ts";
+import type { LimitRows } from "./limit-rows.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import { pollerNode } from "./poller-view.ts";
 import { PlacementRows, RowPool } from "./rows.ts";
@@ -97,6 +98,7 @@ export class Fleet {
   readonly #table: FleetTable;
   readonly #names: NameRegistry;
   readonly #prices: PriceSource;
+  readonly #limitRows: LimitRows | null;
   readonly #nodeRows: RowPool;
   readonly #placementRows: RowPool;
   /** By identity: id at url, for an account. */
@@ -115,7 +117,13 @@ export class Fleet {
   #modelRowsTaken = 0;
   #isDrained: (node: Pick<NodeConfig, "account" | "id">) => boolean = () => false;
 
-  constructor(table: FleetTable, names: NameRegistry, prices: PriceSource = NO_PRICES) {
+  constructor(
+    table: FleetTable,
+    names: NameRegistry,
+    prices: PriceSource = NO_PRICES,
+    limitRows: LimitRows | null = null,
+  ) {
+    this.#limitRows = limitRows;
     this.#table = table;
     this.#names = names;
     this.#prices = prices;
@@ -207,6 +215,7 @@ export class Fleet {
     const directory = compileDirectory(config, placed, this.#names);
     this.#takeModelRows();
     warnings.push(...directory.warnings);
+    warnings.push(...(this.#limitRows?.assign(config) ?? []));
     const change = this.#changeFor(config, directory);
     const pollerChange = this.#pollerChange();
     const previous = this.#version;
@@ -414,7 +423,7 @@ export class Fleet {
     };
     if (!isDeepStrictEqual(settings, this.#settings)) change.settings = settings;
     this.#settings = settings;
-    const keys = workerKeys(this.#secrets);
+    const keys = workerKeys(this.#secrets, this.#limitRows);
     if (!isDeepStrictEqual(keys, this.#keys)) change.keys = keys;
     this.#keys = keys;
     return change;

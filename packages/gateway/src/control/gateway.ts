@@ -8,6 +8,7 @@ import {
   CELL,
   createEvidenceRing,
   createFleetTable,
+  createLimitsTable,
   type EvidenceRing,
   type FleetTable,
 } from "@zml/engine";
@@ -33,6 +34,8 @@ import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
+import { LimitPeriods } from "./limit-periods.ts";
+import { LimitRows } from "./limit-rows.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
 import { createObjects } from "./objects/create-objects.ts";
@@ -127,6 +130,8 @@ class RunningGateway implements Gateway {
   readonly #unixOriginMs: number;
   readonly #names: NameRegistry = createNameRegistry();
   readonly #fleet: Fleet;
+  readonly #limitRows: LimitRows;
+  readonly #periods: LimitPeriods;
   readonly #prices: PriceBook;
   readonly #discovery: Discovery;
   readonly #learned: LearnedNumbers;
@@ -192,7 +197,15 @@ class RunningGateway implements Gateway {
       clock: { nowMs: () => this.#clock.nowMs(), random: () => Math.random() },
       onChange: () => this.#takeNodes(),
     });
-    this.#fleet = new Fleet(this.#table, this.#names, this.#prices);
+    this.#periods = new LimitPeriods({
+      store: storeFolder === MEMORY ? null : this.#store,
+      unixMs: () => Date.now(),
+      nowMs: () => this.#clock.nowMs(),
+    });
+    this.#limitRows = new LimitRows(createLimitsTable({ workers }), (row, owner) =>
+      this.#periods.take(this.#limitRows, row, owner),
+    );
+    this.#fleet = new Fleet(this.#table, this.#names, this.#prices, this.#limitRows);
     this.#learned = new LearnedNumbers({
       table: this.#table,
       fleet: this.#fleet,
@@ -203,6 +216,7 @@ class RunningGateway implements Gateway {
     this.#workers = new Workers({
       table: this.#table,
       rings: this.#rings,
+      limitRows: this.#limitRows,
       clockOriginMs,
       seed: options.seed ?? Math.floor(Math.random() * 2 ** 31),
       ...(options.workerUrl === undefined ? {} : { url: options.workerUrl }),
@@ -264,6 +278,7 @@ class RunningGateway implements Gateway {
     await this.#discovery.firstLooks(this.#configuration.config.discovery.startWaitMs);
     const { nodes } = this.#setConfig();
     this.#commit();
+    this.#periods.start(this.#limitRows);
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
     const freeing = setInterval(() => this.#freeRows(), FREE_ROWS_EVERY_MS);
     freeing.unref();
@@ -290,6 +305,7 @@ class RunningGateway implements Gateway {
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
+    await this.#periods.stop();
     await this.#store.close();
   }
 
@@ -363,6 +379,7 @@ class RunningGateway implements Gateway {
     if (this.#kept === null) return;
     await this.#store.open();
     await this.#keptObjects.restore();
+    await this.#periods.load();
     this.#learned.importLearned(await this.#kept.loadLearned());
   }
 
@@ -435,6 +452,7 @@ class RunningGateway implements Gateway {
     const drained = await this.#workers.drain(graceMs);
     await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
+    await this.#periods.stop();
     await this.#store.close();
     return drained;
   }

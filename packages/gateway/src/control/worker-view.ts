@@ -6,6 +6,7 @@ import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
 import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
+import type { LimitRows } from "./limit-rows.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import { servedAccounts } from "./shared-nodes.ts";
 
@@ -66,20 +67,21 @@ export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSec
 }
 
 /** The callers' keys, by digest: a worker can check one and never tell one. */
-export function workerKeys({ keys, minted, pepper }: ConfigSecrets): WorkerKeys {
+export function workerKeys({ keys, minted, pepper }: ConfigSecrets, limitRows: LimitRows | null = null): WorkerKeys {
+  const rowOf = ({ account, name }: KeyConfig) => limitRows?.find({ account, key: name }) ?? -1;
   const list = [
-    ...keys.map(({ key, secret }) => workerKey(key, keyDigest(pepper, secret.reveal()), null)),
-    ...minted.map(({ key, digest, expiresAtMs }) => workerKey(key, digest, expiresAtMs)),
+    ...keys.map(({ key, secret }) => workerKey(key, keyDigest(pepper, secret.reveal()), null, rowOf(key))),
+    ...minted.map(({ key, digest, expiresAtMs }) => workerKey(key, digest, expiresAtMs, rowOf(key))),
   ];
-  return { pepper, list };
+  return { pepper, list, accountRows: limitRows?.accountRows() ?? {} };
 }
 
 /** @param endsAtMs of this value of the key, Unix ms; null: as long as the key itself. */
-function workerKey(key: KeyConfig, digest: string, endsAtMs: number | null): WorkerKey {
+function workerKey(key: KeyConfig, digest: string, endsAtMs: number | null, limitRow: number): WorkerKey {
   const { name, account, scopes, models, policies, expiresAt } = key;
   const expiresAtMs = Math.min(
     expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
     endsAtMs ?? Number.POSITIVE_INFINITY,
   );
-  return { name, account, scopes, models, policies, expiresAtMs, digest };
+  return { name, account, scopes, models, policies, expiresAtMs, digest, limitRow };
 }

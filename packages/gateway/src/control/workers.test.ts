@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createEvidenceRing, createFleetTable } from "@zml/engine";
+import { createEvidenceRing, createFleetTable, createLimitsTable } from "@zml/engine";
 import type { WorkerUpdate } from "../thread-messages.ts";
 import { SILENT_LOG } from "./gateway-log.ts";
+import { LimitRows } from "./limit-rows.ts";
 import { Workers } from "./workers.ts";
 
 test("a worker is handed one slice of a version in a turn of its loop, however many there are, and all in order", async (t) => {
@@ -10,6 +11,7 @@ test("a worker is handed one slice of a version in a turn of its loop, however m
   const workers = new Workers({
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
+    limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
     clockOriginMs: 0,
     seed: 1,
     url: new URL("./testing/counting-worker.ts", import.meta.url),
@@ -34,6 +36,7 @@ test("a worker that ends waits for no update", async (t) => {
   const workers = new Workers({
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
+    limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
     clockOriginMs: 0,
     seed: 1,
     url: new URL("./testing/counting-worker.ts", import.meta.url),

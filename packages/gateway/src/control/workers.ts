@@ -4,11 +4,12 @@
  */
 
 import { Worker } from "node:worker_threads";
-import { announceRoom, type EvidenceRing, type FleetTable, removeWorkerShare } from "@zml/engine";
+import { announceRoom, type EvidenceRing, type FleetTable, removeWorkerLimits, removeWorkerShare } from "@zml/engine";
 import { formatListen, type ListenAddress } from "@zml/protocol";
 import { createConnectionCounts, forgetConnections } from "../connection-counts.ts";
 import type { FromWorker, ToWorker, WorkerStart, WorkerUpdate } from "../thread-messages.ts";
 import type { GatewayLog } from "./gateway-log.ts";
+import type { LimitRows } from "./limit-rows.ts";
 import { StartError } from "./start-error.ts";
 
 /** A worker that has not acknowledged its first state after this long is broken, ms. */
@@ -33,6 +34,7 @@ export interface WorkersOptions {
   readonly table: FleetTable;
   /** One ring per worker. */
   readonly rings: readonly EvidenceRing[];
+  readonly limitRows: LimitRows;
   readonly clockOriginMs: number;
   readonly seed: number;
   /** Entry of the worker; default: the product's. */
@@ -209,7 +211,7 @@ export class Workers {
   }
 
   #spawn(slot: Slot): void {
-    const { table, rings, clockOriginMs, seed, log } = this.#options;
+    const { table, rings, limitRows, clockOriginMs, seed, log } = this.#options;
     const ring = rings[slot.index];
     if (ring === undefined) throw new Error("each worker has a ring");
     const workerData: WorkerStart = {
@@ -217,6 +219,7 @@ export class Workers {
       fleetTable: table.buffer,
       evidenceRing: ring.buffer,
       evidenceRecords: ring.records,
+      limitsTable: limitRows.table.buffer,
       connections: this.#connections,
       clockOriginMs,
       seed: seed + slot.index,
@@ -297,13 +300,14 @@ export class Workers {
   }
 
   #onExit(slot: Slot, code: number): void {
-    const { table, log } = this.#options;
+    const { table, limitRows, log } = this.#options;
     if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
     slot.worker = null;
     slot.isListening = false;
     slot.isTaking = false;
     slot.queue.length = 0;
     removeWorkerShare(table, slot.index);
+    removeWorkerLimits(limitRows.table, slot.index, limitRows.used);
     forgetConnections(this.#connections, slot.index);
     announceRoom(table);
     this.#options.onAck?.();

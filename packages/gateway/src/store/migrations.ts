@@ -95,4 +95,16 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX audit_by_revision ON audit (revision) WHERE revision IS NOT NULL;
   CREATE TABLE notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
   `,
+  // 5: what keys and accounts spent
+  `
+  CREATE TABLE spend (
+    account TEXT NOT NULL,
+    -- '' for the account as a whole
+    key TEXT NOT NULL,
+    -- a day or a month of the calendar, UTC: 2027-01-31, 2027-01
+    period TEXT NOT NULL,
+    usd REAL NOT NULL,
+    PRIMARY KEY (period, account, key)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

@@ -2,6 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { createObjectOperations, type ObjectCalls } from "./object-operations.ts";
+import { createSpendOperations, type SpendCalls } from "./spend-operations.ts";
 
 /** A number that was learned from traffic. */
 export interface LearnedNumber {
@@ -35,7 +36,7 @@ export interface StoredPrice {
 }
 
 /** Arguments and result of each call. Structured-cloneable. */
-export interface StoreCalls extends ObjectCalls {
+export interface StoreCalls extends ObjectCalls, SpendCalls {
   "learned.save": { args: { numbers: readonly LearnedNumber[]; forgetBeforeMs: number }; result: null };
   /** In parts, the newest first: whole, what a large fleet learned does not fit into the heap of the store's thread. */
   "learned.load": { args: { skip: number; limit: number }; result: readonly LearnedNumber[] };
@@ -91,6 +92,7 @@ export function createOperations(database: DatabaseSync): StoreOperations {
   );
   return {
     ...createObjectOperations(database),
+    ...createSpendOperations(database),
     "learned.save": ({ numbers, forgetBeforeMs }) => {
       for (const number of numbers) putLearned.run({ ...number });
       forgetLearned.run(forgetBeforeMs);

@@ -1,0 +1,74 @@
+/** What one request takes of its caller's limits: from its admission, over its attempts, to its end. */
+
+import {
+  type Allowance,
+  chargeCost,
+  closeAllowance,
+  holdCost,
+  type Outcome,
+  type RouteRequest,
+  spendUsd,
+  workedTokens,
+} from "@zml/engine";
+import type { Routing } from "@zml/protocol/wire";
+import type { AttemptResult } from "../attempt-result.ts";
+import type { DataPlane } from "../data-plane.ts";
+
+/** Where an attempt ran. */
+interface AttemptPlace {
+  readonly row: number;
+  readonly placement: number;
+  readonly routing: Routing;
+}
+
+export class RequestMeter {
+  readonly #plane: DataPlane;
+  readonly #request: RouteRequest;
+  readonly #allowance: Allowance;
+  /** Tokens of the answer that the caller got, prompt included; 0: none. */
+  #usedTokens = 0;
+
+  constructor(plane: DataPlane, request: RouteRequest, allowance: Allowance) {
+    this.#plane = plane;
+    this.#request = request;
+    this.#allowance = allowance;
+  }
+
+  /** An attempt begins: what it is expected to cost is held against budgets. */
+  attempt(row: number, placement: number): void {
+    const { table, limits, worker } = this.#plane;
+    holdCost(limits, worker, this.#allowance, spendUsd(table, row, placement, this.#request.expectedTokens));
+  }
+
+  /** An attempt ended: what it used of its node is spent, whatever became of it. */
+  attemptEnded(place: AttemptPlace, result: AttemptResult, outcome: Outcome): void {
+    const { table, limits, worker } = this.#plane;
+    const request = this.#request;
+    const isAnswered = outcome === "success" || result.isCommitted;
+    const { outputTokens, firstTokenMs, durationMs } = result;
+    const tokens = workedTokens(
+      table,
+      {
+        placement: place.placement,
+        endpoint: request.endpoint,
+        estimatedPromptTokens: request.promptTokens,
+        expectedTokens: request.expectedTokens,
+        ...{ outputTokens, firstTokenMs, durationMs },
+      },
+      isAnswered,
+    );
+    const usd = spendUsd(table, place.row, place.placement, tokens);
+    holdCost(limits, worker, this.#allowance, 0);
+    chargeCost(limits, worker, this.#allowance, usd);
+    if (Number.isNaN(usd) && tokens > 0) this.#plane.noteUnpriced(this.#allowance, place.routing.node ?? "");
+    if (!isAnswered) return;
+    const prompt = Number.isNaN(result.promptTokens) ? request.promptTokens : result.promptTokens;
+    this.#usedTokens = prompt + (Number.isNaN(outputTokens) ? tokens : outputTokens);
+  }
+
+  /** The request is over. Called once, on every way out. */
+  close(): void {
+    const { limits, worker, clock } = this.#plane;
+    closeAllowance(limits, worker, this.#allowance, { usedTokens: this.#usedTokens, nowMs: clock.nowMs() });
+  }
+}

@@ -10,7 +10,7 @@ import { fakeNode } from "../packages/gateway/test/control-fixture.ts";
 import { ERRORS, isErrorCode } from "../packages/protocol/src/errors.ts";
 import { serve, startPageGateway } from "./page-gateway.ts";
 import { assertPrinted, onlySnippet, snippetsOf } from "./page-snippets.ts";
-import { GENERATED, withGenerated } from "./reference.ts";
+import { GENERATED, GENERATED_FILES, withGenerated } from "./reference.ts";
 
 const root = join(import.meta.dirname, "..");
 const launcher = join(root, "packages", "gateway", "bin", "zml.mjs");
@@ -115,6 +115,12 @@ for (const { page, make } of GENERATED) {
   test(`docs: what is generated in ${page} is fresh`, () => {
     const fresh = withGenerated(read(page), make());
     assert.ok(read(page) === fresh, "it is not: run npx node scripts/write-reference.ts");
+  });
+}
+
+for (const { file, make } of GENERATED_FILES) {
+  test(`docs: ${file} is fresh`, () => {
+    assert.ok(read(file) === make(), "it is not: run npx node scripts/write-reference.ts");
   });
 }
 

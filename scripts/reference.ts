@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { configFileSchema } from "../packages/protocol/src/config.ts";
 import { ERROR_CODES, ERRORS, type ErrorCode, type ErrorParameters } from "../packages/protocol/src/errors.ts";
+import { adminApiPage, openApiText } from "./reference-admin.ts";
 import { cliTables } from "./reference-cli.ts";
 
 const BEGIN = "<!-- generated: npx node scripts/write-reference.ts -->";
@@ -16,6 +17,12 @@ export const GENERATED: readonly { readonly page: string; readonly make: () => s
   { page: "docs/operations/configuration.md", make: configurationTables },
   { page: "docs/reference/errors.md", make: errorTable },
   { page: "docs/reference/cli.md", make: cliTables },
+  { page: "docs/reference/admin-api.md", make: adminApiPage },
+];
+
+/** Files that are generated as a whole. */
+export const GENERATED_FILES: readonly { readonly file: string; readonly make: () => string }[] = [
+  { file: "docs/reference/openapi.json", make: openApiText },
 ];
 
 /**

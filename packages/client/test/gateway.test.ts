@@ -1,8 +1,8 @@
 /** The client through a real gateway, onto scripted nodes and fake engines. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { DecisionJson } from "@zml/protocol/admin";
 import type OpenAI from "openai";
-import type { DecisionJson } from "../../gateway/src/evidence/decision-json.ts";
 import { fakeNode, PORTS, startOn } from "../../gateway/test/control-fixture.ts";
 import { endAfterEach, startPair } from "../../gateway/test/pair-fixture.ts";
 import { FIXTURE_MODEL as model, until } from "../../gateway/test/plane-fixture.ts";

@@ -35,7 +35,7 @@ export * from "./dispatch/booking.ts";
 export * from "./dispatch/load-integrals.ts";
 export type { TrialPlace } from "./dispatch/trial.ts";
 export * from "./evidence-ring.ts";
-export { unblockPlacement } from "./failover/cooldown.ts";
+export { clearCooldown, coolDownNow, unblockPlacement } from "./failover/cooldown.ts";
 export * from "./failover/next-move.ts";
 export * from "./failover/outcome.ts";
 export * from "./failover/retry-budget.ts";

@@ -19,13 +19,14 @@ import { ConnectionGate } from "./connection-gate.ts";
 import { allowOrigin } from "./cross-origin.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
-import { Exchange, requestIdOf } from "./exchange.ts";
+import { Exchange } from "./exchange.ts";
 import { CallerSessions, KEY_MARGIN_BYTES, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { createServer } from "./node-http.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH, shapeAt } from "./routes.ts";
 import type { ServerTls } from "./thread-messages.ts";
+import { requestIdOf } from "./trace-ids.ts";
 
 /** How often the server looks for heads and requests that are too slow, ms. */
 const CHECK_INTERVAL_MS = 1000;

@@ -3,7 +3,6 @@
  * The only place that writes to the caller.
  */
 
-import type { IncomingHttpHeaders } from "node:http";
 import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
   encodeRoutingHeader,
@@ -20,7 +19,7 @@ import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
 import { createTally, type RequestTally } from "./telemetry/request-tally.ts";
-import { drawTraceContext } from "./trace-ids.ts";
+import { drawTraceContext, requestIdOf } from "./trace-ids.ts";
 
 /** Why a request ends before its answer does. */
 export type Interruption = "caller_gone" | "total_timeout" | "shutting_down";
@@ -274,17 +273,7 @@ export class Exchange implements AnswerSink, DenseMember {
 /** Answers up to this size are sent together with their head. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;
 
-const REQUEST_ID = /^[!-~]{1,128}$/;
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
-
-/** The id that a request brought, where it can be used, else `made`. */
-export function requestIdOf(
-  { headers }: { headers: IncomingHttpHeaders },
-  made: string = drawTraceContext().traceId,
-): string {
-  const given = headers[REQUEST_ID_HEADER];
-  return typeof given === "string" && REQUEST_ID.test(given) ? given : made;
-}
 
 function isStream(headers: AnswerHead["headers"]): boolean {
   return /^text\/event-stream/i.test(headers["content-type"] ?? "");

@@ -1,6 +1,8 @@
 /** Ids for requests that bring none: random hex digits, drawn in bulk, since one draw per request costs a microsecond. */
 
 import { randomBytes } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
+import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
 
 /** Bytes of one draw. */
 const DRAW_BYTES = 12 * 1024;
@@ -27,4 +29,15 @@ export function drawTraceContext(): TraceContext {
   const parentId = digits.slice(next + TRACE_DIGITS, next + TRACE_DIGITS + PARENT_DIGITS);
   next += TRACE_DIGITS + PARENT_DIGITS;
   return { traceId, traceparent: `00-${traceId}-${parentId}-01` };
+}
+
+const REQUEST_ID = /^[!-~]{1,128}$/;
+
+/** The id that a request brought, where it can be used, else `made`. */
+export function requestIdOf(
+  { headers }: { headers: IncomingHttpHeaders },
+  made: string = drawTraceContext().traceId,
+): string {
+  const given = headers[REQUEST_ID_HEADER];
+  return typeof given === "string" && REQUEST_ID.test(given) ? given : made;
 }

@@ -120,6 +120,13 @@ export interface ModelConfig {
   readonly policy: string | null;
 }
 
+/** The admin port, with the limits of its requests. */
+export interface AdminPortConfig extends PortConfig {
+  readonly bodyBytes: number;
+  readonly requestMs: number;
+  readonly connections: number;
+}
+
 /** The data port, with the limits of its connections. */
 export interface DataPortConfig extends PortConfig {
   readonly headMs: number;
@@ -140,7 +147,7 @@ export interface DataPortConfig extends PortConfig {
 /** The configuration as the product uses it: complete, frozen by type, free of secrets. */
 export interface Config {
   readonly data: DataPortConfig;
-  readonly admin: PortConfig;
+  readonly admin: AdminPortConfig;
   readonly workers: number;
   readonly health: HealthConfig;
   readonly limits: LimitsConfig;
@@ -214,7 +221,12 @@ export function completeConfig(
       tls: file.data.tls === undefined ? null : completeServerTls(file.data.tls),
       http2: camelize(file.data.http2),
     },
-    admin: port(file.admin),
+    admin: {
+      ...port(file.admin),
+      bodyBytes: file.admin.body_bytes,
+      requestMs: file.admin.request_ms,
+      connections: file.admin.connections,
+    },
     workers: file.workers ?? Math.max(1, cores - 1),
     health,
     limits: camelize(file.limits),
@@ -241,7 +253,7 @@ export function completeConfig(
   };
 }
 
-function port(section: ConfigFile["admin"]): PortConfig {
+function port(section: Pick<ConfigFile["admin"], "listen" | "allow_unauthenticated">): PortConfig {
   const listen = parseListen(section.listen);
   if (listen === null) throw new Error(`listen address passed the schema but can't be read: ${section.listen}`);
   return { listen, allowUnauthenticated: section.allow_unauthenticated };

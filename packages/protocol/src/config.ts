@@ -75,11 +75,26 @@ export const adminSchema = z
         .flag()
         .default(false)
         .describe("Serve operators of other machines although there are no keys."),
+      body_bytes: field
+        .byteCount({ min: 1024, max: 2 ** 30 })
+        // 10,000 nodes with every key that one may have are 12 MiB, which is also about what the YAML reader takes
+        .default(16 * 2 ** 20)
+        .describe("The largest body of a change of many objects. A change of one object takes 1 MiB at most."),
+      request_ms: field
+        .durationMs({ min: 100, max: 3_600_000 })
+        // 16 MiB within it are 2.2 Mbit/s
+        .default(60_000)
+        .describe("A request that has not arrived after this long is refused."),
+      connections: field
+        .count({ min: 1, max: 65_536 })
+        // each may hold a head of 128 KiB and a body of body_bytes
+        .default(256)
+        .describe("Open connections; further ones are closed at once."),
     },
     field.mapping,
   )
   .prefault({})
-  .describe("The admin port: state of the fleet and records of decisions over REST.");
+  .describe("The admin port: what is configured, the state of the fleet and records of decisions, over REST.");
 
 const healthFields = {
   poll_interval_ms: field.durationMs({ min: 100, max: 3_600_000 }).describe("Time between two polls of a node."),

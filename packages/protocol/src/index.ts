@@ -34,6 +34,7 @@ export {
 } from "./discovery-config.ts";
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
+export * from "./fleet-words.ts";
 export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
 export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
 export * from "./objects.ts";

@@ -4,7 +4,7 @@ import { msOfTick, tickOf } from "../deadline.ts";
 import { passTrials } from "../dispatch/trial.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { buildFleet } from "../testing/fleet.ts";
-import { startCooldown } from "./cooldown.ts";
+import { backOff, clearCooldown, coolDownNow, startCooldown } from "./cooldown.ts";
 
 const TRIAL_SENT_MS = 1_600;
 const FAILED_MS = 3_200;
@@ -137,4 +137,35 @@ test("an early trial that fails waits for another good poll, also where it makes
   fail(130_000, true);
   assert.equal(table.cooldownUntil[0], until, "it never ends earlier");
   assert.equal(table.failedAtPoll[0], 51);
+});
+
+test("an operator's cooldown only makes a cooldown longer, counts as no failure, and no good poll ends it early", () => {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  const start = (nowMs: number, lengthMs: number) => coolDownNow(table, 0, { nowMs, nowTick: tickOf(nowMs), lengthMs });
+  assert.equal(start(1_600, 60_000), true);
+  assert.equal(coolsAt(table, 61_000), true);
+  assert.equal(start(1_700, 1_000), false, "a shorter one");
+  assert.equal(coolsAt(table, 61_000), true);
+  assert.equal(table.failuresInRow[0], 0);
+  assert.ok((table.failedAtPoll[0] ?? 0) > 1_000_000, "later than every poll");
+  // an attempt that was sent before neither extends nor ends it
+  const failure = { nowTick: tickOf(1_700), sentAtTick: tickOf(1_000), isSuspect: false, isNodes: false };
+  startCooldown(table, 0, { ...failure, nowMs: 70_000 });
+  assert.equal(coolsAt(table, 62_000), false);
+});
+
+test("a cleared cooldown is gone with its lease, its back-off and its count, and the next failure starts a new one", () => {
+  const { table } = buildFleet({ nodes: [{ family: "A" }] });
+  const failure = { nowMs: 1_600, nowTick: tickOf(1_600), sentAtTick: tickOf(800), isSuspect: false, isNodes: true };
+  startCooldown(table, 0, failure);
+  backOff(table, 0, { nowMs: 1_600, retryAfterMs: 5_000 });
+  backOff(table, 0, { nowMs: 1_600, retryAfterMs: 0 });
+  table.trialUntil[0] = tickOf(9_000);
+  clearCooldown(table, 0);
+  for (const name of ["cooldownUntil", "backoffUntil", "trialUntil", "overloadedAtPoll", "failuresInRow"] as const) {
+    assert.equal(table[name][0], 0, name);
+  }
+  startCooldown(table, 0, { ...failure, nowMs: 3_200, nowTick: tickOf(3_200), sentAtTick: tickOf(2_400) });
+  assert.equal(coolsAt(table, 3_200), true);
+  assert.equal(table.failuresInRow[0], 1);
 });

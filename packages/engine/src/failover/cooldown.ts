@@ -74,3 +74,35 @@ export function blockEndpoint(table: FleetTable, row: number, endpoint: number, 
 export function unblockPlacement(table: FleetTable, placement: number): void {
   Atomics.store(table.misconfiguredUntil, placement, 0);
 }
+
+/**
+ * An operator takes a node out for a while. As after a failure a cooldown only moves later, and its end brings a trial; no
+ * good poll brings that forward, and it counts as no failure.
+ *
+ * @returns whether it ends later than before.
+ */
+export function coolDownNow(
+  table: FleetTable,
+  row: number,
+  cooldown: { nowMs: number; nowTick: number; lengthMs: number },
+): boolean {
+  const untilTick = tickAfter(cooldown.nowMs + cooldown.lengthMs);
+  if (untilTick <= Atomics.load(table.cooldownUntil, row)) return false;
+  // in the order of `startCooldown`: the end comes last
+  extend(table.cooldownFrom, row, cooldown.nowTick);
+  Atomics.store(table.failedAtPoll, row, NO_POLL_HELPS);
+  Atomics.store(table.isSuspectFailure, row, 0);
+  return extend(table.cooldownUntil, row, untilTick);
+}
+
+/**
+ * An operator vouches for a node: its cooldown, the lease of its trial and a back-off that it asked for end now, and its
+ * failures are forgotten. A failure that comes in meanwhile may start a new cooldown, which stays.
+ */
+export function clearCooldown(table: FleetTable, row: number): void {
+  Atomics.store(table.failuresInRow, row, 0);
+  Atomics.store(table.overloadedAtPoll, row, 0);
+  Atomics.store(table.backoffUntil, row, 0);
+  Atomics.store(table.trialUntil, row, 0);
+  Atomics.store(table.cooldownUntil, row, 0);
+}

@@ -2,5 +2,4 @@
 
 export type { NodeFacts } from "./node-facts.ts";
 export type { NodeSpec } from "./node-spec.ts";
-export type { DownCause } from "./polled-node.ts";
 export { Poller } from "./poller.ts";

@@ -1,6 +1,6 @@
 /** `zml decisions`: what was decided last, a line each. */
 
-import type { DecisionJson } from "../evidence/decision-json.ts";
+import type { DecisionJson } from "@zml/protocol/admin";
 import { askAdmin } from "./ask-admin.ts";
 import type { ObjectsOptions } from "./get.ts";
 import { ageText, counted, UNKNOWN } from "./nodes-words.ts";

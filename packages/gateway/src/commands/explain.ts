@@ -1,6 +1,6 @@
 /** `zml explain`: asks a running gateway for the story of one decision. */
 
-import type { DecisionJson } from "../evidence/decision-json.ts";
+import type { DecisionJson } from "@zml/protocol/admin";
 import { explainText } from "../evidence/explain.ts";
 import { type AdminOptions, askAdmin, tellProblem } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";

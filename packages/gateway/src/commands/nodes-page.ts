@@ -1,6 +1,7 @@
 /** One node on a page of its own: every number, its age, and why it is unknown. Pure. */
 
-import type { NodeReportJson, UnknownCell } from "../control/fleet-report.ts";
+import type { UnknownCell } from "@zml/protocol";
+import type { NodeReportJson } from "@zml/protocol/admin";
 import { stateColour, stateText } from "./nodes-table.ts";
 import { ageText, numberText, shareText, UNKNOWN, usdText } from "./nodes-words.ts";
 import { oneLine, padded, painted } from "./table-text.ts";

@@ -91,7 +91,7 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
         uncaught += 1;
         log.error({ error, kind, uncaught }, "an error that nobody caught");
       });
-      host.endNow(await serve(terminal, { config, log, signals: host.signals() }));
+      host.endNow(await serve(terminal, { config, log, signals: host.signals(), version: host.version }));
     });
   program
     .command("check-config")

@@ -23,7 +23,12 @@ export interface ServeSignals {
 /** @returns the exit code, after the drain. */
 export async function serve(
   terminal: Terminal,
-  { config: fileName, log, signals }: { config: string; log: GatewayLog; signals: ServeSignals },
+  {
+    config: fileName,
+    log,
+    signals,
+    version,
+  }: { config: string; log: GatewayLog; signals: ServeSignals; version: string },
 ): Promise<number> {
   const read = await readConfigFile(fileName, terminal.env);
   if (!isReadFile(read)) {
@@ -37,6 +42,7 @@ export async function serve(
       config: read.config,
       secrets: read.secrets,
       source: read.source,
+      productVersion: version,
       log,
       readAgain: (before) => readConfigFileAgain(fileName, terminal.env, before),
       configPath: resolve(fileName),

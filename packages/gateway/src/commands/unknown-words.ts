@@ -1,6 +1,6 @@
 /** Why a cell is unknown, for people, with what would tell it. */
 
-import type { UnknownWhy } from "../control/fleet-report.ts";
+import type { UnknownWhy } from "@zml/protocol";
 
 export const WHY_WORDS: Readonly<Record<UnknownWhy, string>> = {
   not_polled: "no poll of it has succeeded yet",

@@ -104,7 +104,7 @@ function livePart(config: Config, section: LiveSection): unknown {
     case "data":
       return { ...config.data, listen: null };
     case "admin":
-      return config.admin.allowUnauthenticated;
+      return { ...config.admin, listen: null };
     case "limits":
       return { ...config.limits, nodes: 0 };
     default:

@@ -2,81 +2,13 @@
 
 import { depthOf, type FleetTable, msOfTick, scoreOfParts } from "@zml/engine";
 import type { NodeConfig } from "@zml/protocol";
+import type { FleetReportJson, ModelReportJson, NodeReportJson, NodeStateName } from "@zml/protocol/admin";
 import type { NodeFacts } from "../availability/index.ts";
 import type { Fleet, FleetNode } from "./fleet.ts";
 import type { LoopDelay } from "./loop-delay.ts";
-import { known, type NodeTruthJson, nodeTruth } from "./node-truth.ts";
+import { known, nodeTruth } from "./node-truth.ts";
 
-export type { UnknownCell, UnknownWhy } from "./node-truth.ts";
-
-/** What a node does about traffic, in the order in which availability asks. */
-export type NodeStateName = "draining" | "unhealthy" | "not_polled" | "cooling_down" | "trial" | "healthy";
-
-export interface NodeReportJson extends NodeTruthJson {
-  readonly id: string;
-  readonly url: string;
-  readonly account: string;
-  /** `file`, or the name of the discovery source that found it. */
-  readonly origin: string;
-  /** `none`: http://. `insecure_skip_verify`: encrypted to whoever answers. */
-  readonly tls: "none" | "verified" | "insecure_skip_verify";
-  readonly family: string;
-  readonly engine: string | null;
-  readonly models: readonly string[];
-  readonly state: NodeStateName;
-  readonly cooldown_remaining_ms: number | null;
-  /** Requests on the node, whoever sent them. */
-  readonly depth: number;
-  readonly in_flight: number;
-  readonly foreign: number | null;
-  readonly running: number | null;
-  readonly waiting: number | null;
-  readonly max_in_flight: number;
-  /** Capacity: of its fastest model. */
-  readonly tokens_per_second: number | null;
-  readonly stream_tokens_per_second: number | null;
-  readonly price_usd_per_hour: number | null;
-  /** Reference into the provider cost table; null: the price is stated, or unknown. */
-  readonly price_key: string | null;
-  /** Since a fetch confirmed the price of `price_key`. */
-  readonly price_age_ms: number | null;
-  readonly health_score: number | null;
-  readonly error_rate: number | null;
-  readonly kv_use: number | null;
-  readonly free_memory_gib: number | null;
-  readonly last_success_age_ms: number | null;
-  readonly data_age_ms: number | null;
-}
-
-export interface ModelReportJson {
-  readonly account: string;
-  readonly name: string;
-  readonly is_registered: boolean;
-  readonly policy: string | null;
-  readonly nodes: number;
-  readonly mean_output_tokens: number | null;
-}
-
-export interface FleetReportJson {
-  readonly version: number;
-  readonly totals: {
-    readonly nodes: number;
-    readonly healthy_nodes: number;
-    readonly depth: number;
-    readonly in_flight: number;
-    readonly parked: number;
-    readonly tokens_per_second: number;
-    readonly price_usd_per_hour: number | null;
-    readonly workers: number;
-    readonly listening_workers: number;
-    readonly worker_crashes: number;
-    /** How late the control thread was for its timers, ms, over the last minute or two. */
-    readonly control_delay_p99_ms: number | null;
-    readonly control_delay_max_ms: number | null;
-  };
-  readonly nodes: readonly NodeReportJson[];
-  readonly models: readonly ModelReportJson[];
-}
+export type { FleetReportJson, ModelReportJson, NodeReportJson, NodeStateName } from "@zml/protocol/admin";
 
 /** Everything that a report reads. */
 export interface ReportSources {

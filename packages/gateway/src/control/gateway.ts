@@ -13,6 +13,11 @@ import {
   type FleetTable,
 } from "@zml/engine";
 import { type Config, formatListen } from "@zml/protocol";
+import type { DecisionJson, StatusJson } from "@zml/protocol/admin";
+import { adminAccess } from "../admin/admin-access.ts";
+import { AdminPort } from "../admin/admin-port.ts";
+import type { AdminSources } from "../admin/admin-sources.ts";
+import type { AdminAccess } from "../admin/authorize.ts";
 import { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
 import type { ConfigSource } from "../config/read-config.ts";
@@ -20,13 +25,13 @@ import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
-import { type DecisionJson, findDecision } from "../evidence/find-decision.ts";
+import { findDecision } from "../evidence/find-decision.ts";
+import { recentDecisions } from "../evidence/recent-decisions.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
-import { AdminServer } from "./admin-server.ts";
 import { FileWatches } from "./config-watch.ts";
-import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost } from "./configuration.ts";
+import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost, type Draft } from "./configuration.ts";
 import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
@@ -40,6 +45,7 @@ import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
 import { createObjects } from "./objects/create-objects.ts";
 import { drainKey, type KeptObjects } from "./objects/kept-objects.ts";
+import { NodeActions } from "./node-actions.ts";
 import type { ManagedObjects } from "./objects/managed-objects.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
@@ -61,6 +67,8 @@ export interface GatewayOptions {
   readonly secrets: ConfigSecrets;
   /** The file that both are from. */
   readonly source: ConfigSource;
+  /** For people. */
+  readonly productVersion?: string;
   /** Default: silent. */
   readonly log?: GatewayLog;
   /** Reads the configuration anew; absent: `reload` refuses. */
@@ -140,7 +148,7 @@ class RunningGateway implements Gateway {
   readonly #kept: KeptState | null;
   readonly #poller: Poller;
   readonly #workers: Workers;
-  readonly #admin: AdminServer;
+  readonly #admin: AdminPort;
   readonly #telemetry: Telemetry;
   readonly #loopDelay = new LoopDelayWatch();
   readonly #watches: FileWatches;
@@ -149,6 +157,7 @@ class RunningGateway implements Gateway {
   readonly #reloads: FileReloads;
   readonly #objects: ManagedObjects;
   readonly #keptObjects: KeptObjects;
+  #accessOf: { readonly draft: Draft; readonly access: AdminAccess } | null = null;
   #dataPort = 0;
   #adminPort = 0;
   #collectTimer: NodeJS.Timeout | null = null;
@@ -237,18 +246,7 @@ class RunningGateway implements Gateway {
       busySeconds: () => this.#workers.busySeconds(),
       unixStartMs: this.#unixOriginMs,
     });
-    this.#admin = new AdminServer({
-      findDecision: (id) => this.explain(id),
-      fleet: () => this.#report(),
-      prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
-      discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
-      isReady: () => this.#isReady && this.#workers.listening > 0,
-      access: () => ({
-        keys: workerKeys(this.#configuration.secrets),
-        allowUnauthenticated: this.#configuration.config.admin.allowUnauthenticated,
-      }),
-      log: this.#log,
-    });
+    this.#admin = new AdminPort(this.#adminSources());
   }
 
   get dataAddress() {
@@ -352,6 +350,7 @@ class RunningGateway implements Gateway {
         this.#discovery.configure(config);
         this.#setConfig();
         const warnings = this.#commit();
+        this.#admin.applyLimits();
         return { version: this.#fleet.version, warnings };
       },
       waitForVersion: (version, deadlineMs) => this.#workers.waitForVersion(version, deadlineMs),
@@ -362,6 +361,59 @@ class RunningGateway implements Gateway {
     this.#fleet.setDrained(({ account, id }) => drained.has(drainKey(account, id)));
     // a node that takes requests again is room for those that wait
     announceRoom(this.#table);
+  }
+
+  /** Who may ask on the admin port, for the configuration in force. */
+  #access(): AdminAccess {
+    const draft = this.#configuration.inForce;
+    if (this.#accessOf?.draft !== draft) {
+      const { config, secrets } = draft;
+      this.#accessOf = { draft, access: adminAccess(workerKeys(secrets), config.admin.allowUnauthenticated) };
+    }
+    return this.#accessOf.access;
+  }
+
+  #status(): Omit<StatusJson, "objects"> {
+    const { state, reason } = this.#store.status;
+    const { last } = this.#reloads;
+    return {
+      product_version: this.#options.productVersion ?? "unknown",
+      started_at: new Date(this.#unixOriginMs).toISOString(),
+      uptime_seconds: Math.round(this.#clock.nowMs()) / 1000,
+      version: this.#fleet.version,
+      acknowledged_version: this.#workers.ackedVersion,
+      is_ready: this.#isReady,
+      data_address: formatListen(this.dataAddress),
+      admin_address: formatListen(this.adminAddress),
+      workers: {
+        configured: this.#table.workers,
+        listening: this.#workers.listening,
+        crashes: this.#workers.crashes,
+      },
+      store: this.#kept === null ? { state: "none", reason: null } : { state, reason },
+      reloads: { applied: this.#reloads.applied, refused: this.#reloads.refused, last },
+    };
+  }
+
+  #adminSources(): AdminSources {
+    return {
+      log: this.#log,
+      access: () => this.#access(),
+      limits: () => this.#configuration.config.admin,
+      isReady: () => this.#isReady && this.#workers.listening > 0,
+      metrics: () => this.metrics(),
+      objects: this.#objects,
+      fleet: () => this.#report(),
+      prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
+      discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
+      findDecision: (id) => this.explain(id),
+      recentDecisions: (filter) =>
+        recentDecisions(filter, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs }),
+      status: () => this.#status(),
+      reload: () => this.reload(),
+      version: () => this.#fleet.version,
+      nodes: new NodeActions({ table: this.#table, fleet: this.#fleet, nowMs: () => this.#clock.nowMs() }),
+    };
   }
 
   #createKept(store: Store): KeptState {

@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { createFleetTable, takeNodeRow, takePlacementRow } from "@zml/engine";
+import { UNKNOWN_CELLS, UNKNOWN_WHYS } from "@zml/protocol";
 import { UNKNOWN_READING } from "../availability/adapters/adapter.ts";
 import type { NodeFacts } from "../availability/index.ts";
 import { HEARD_NOTHING } from "../availability/node-facts.ts";
 import type { FleetNode } from "./fleet.ts";
-import { nodeTruth, UNKNOWN_CELLS, UNKNOWN_WHYS } from "./node-truth.ts";
+import { nodeTruth } from "./node-truth.ts";
 
 const FACTS: NodeFacts = {
   engine: "vllm",

@@ -23,6 +23,14 @@ export type ReloadResult =
 /** Reads the file anew; null: nothing in it has changed since `before` was read. */
 export type ReadAgain = (before: Draft) => ReadConfigResult | null | Promise<ReadConfigResult | null>;
 
+/** What became of a reload, and when. */
+export interface LastReload {
+  /** RFC 3339. */
+  readonly at: string;
+  readonly kind: ReloadResult["kind"];
+  readonly problems: readonly string[];
+}
+
 export interface FileReloadsOptions {
   readonly configuration: Configuration;
   /** Reads the file anew; absent: there is none. */
@@ -36,6 +44,7 @@ export class FileReloads {
   readonly #options: FileReloadsOptions;
   #applied = 0;
   #refused = 0;
+  #last: LastReload | null = null;
 
   constructor(options: FileReloadsOptions) {
     this.#options = options;
@@ -50,9 +59,21 @@ export class FileReloads {
     return this.#refused;
   }
 
+  /** What became of the last one; null: there was none. */
+  get last(): LastReload | null {
+    return this.#last;
+  }
+
   /** @param isFirstLook the watch looked for the first time; nobody asked. */
   reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
-    return this.#options.configuration.inTurn(() => this.#reload(isFirstLook));
+    return this.#options.configuration.inTurn(async () => {
+      const result = await this.#reload(isFirstLook);
+      if (!isFirstLook || result.kind !== "unchanged") {
+        const problems = result.kind === "refused" ? result.problems : [];
+        this.#last = { at: new Date().toISOString(), kind: result.kind, problems };
+      }
+      return result;
+    });
   }
 
   /** For the watch: a reload that says in the log what went wrong. */

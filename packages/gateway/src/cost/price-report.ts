@@ -1,54 +1,10 @@
 /** The provider cost table as JSON, for the admin API. Unknown numbers are null; no text holds a secret. */
 
 import { parsePriceReference } from "@zml/protocol";
+import type { FeedReportJson, PriceReportJson, PricesReportJson } from "@zml/protocol/admin";
 import type { FeedState, PriceBook } from "./price-book.ts";
 
-export interface FeedReportJson {
-  readonly name: string;
-  readonly provider: string;
-  readonly cloud_account: string;
-  /** `waiting`: not asked to the end yet. `degraded`: it answers, and a price that a node names has an alarm. */
-  readonly state: "waiting" | "ok" | "degraded" | "failing";
-  readonly last_success_age_ms: number | null;
-  readonly last_attempt_age_ms: number | null;
-  /** Null: a fetch runs. */
-  readonly next_fetch_in_ms: number | null;
-  readonly failures: number;
-  /** Why the last fetch failed; null: it did not. */
-  readonly error: string | null;
-  /** Remarks on the last answer: what was left out. */
-  readonly notes: readonly string[];
-  /** Prices of the last answer that were refused or wait for a second one; the first of them. */
-  readonly refused: readonly { readonly key: string; readonly text: string }[];
-  readonly refused_total: number;
-  readonly keys: number;
-  readonly alarms: readonly { readonly kind: string; readonly key: string | null; readonly text: string }[];
-}
-
-export interface PriceReportJson {
-  readonly key: string;
-  readonly feed: string;
-  /** Null: the feed has not delivered it. */
-  readonly usd_per_gpu_hour: number | null;
-  readonly gpus: number | null;
-  /** Since when the provider asks this price, Unix ms. */
-  readonly observed_at_ms: number | null;
-  /** Time since a fetch confirmed it. */
-  readonly age_ms: number | null;
-  readonly is_stale: boolean;
-  /** From before the last start, not confirmed since. */
-  readonly is_restored: boolean;
-  /** Ids of the nodes that name it. */
-  readonly nodes: readonly string[];
-  /** The last changes, oldest first; of prices that a node names. */
-  readonly changes: readonly { readonly usd_per_gpu_hour: number; readonly fetched_at_ms: number }[];
-}
-
-export interface PricesReportJson {
-  readonly feeds: readonly FeedReportJson[];
-  /** Sorted by key. */
-  readonly prices: readonly PriceReportJson[];
-}
+export type { PricesReportJson } from "@zml/protocol/admin";
 
 /** Refused prices that a report names. */
 const REFUSED_MAX = 20;

@@ -1,33 +1,9 @@
 /** The sources of nodes as JSON, for the admin API. Unknown numbers are null; no text holds a secret. */
 
+import type { DiscoveryReportJson, SourceReportJson } from "@zml/protocol/admin";
 import type { Discovery, SourceState } from "./discovery.ts";
 
-export interface SourceReportJson {
-  readonly name: string;
-  readonly kind: string;
-  /** `waiting`: not looked to the end yet. `degraded`: it answers, and targets are left out or an empty list waits. */
-  readonly state: "waiting" | "ok" | "degraded" | "failing";
-  /** Since the last look without any error. */
-  readonly last_success_age_ms: number | null;
-  readonly last_look_age_ms: number | null;
-  /** Why the last look failed, or a part of it; null: it did not. */
-  readonly error: string | null;
-  readonly note: string | null;
-  /** Targets of the list that counts. */
-  readonly targets: number;
-  /** Those of them that are nodes. */
-  readonly nodes: number;
-  /** Until an empty list counts; null: none waits. */
-  readonly empty_in_ms: number | null;
-  /** Targets that are no nodes; the first of them. */
-  readonly dropped: readonly { readonly target: string; readonly reason: string }[];
-  readonly dropped_total: number;
-}
-
-export interface DiscoveryReportJson {
-  /** In the file's order. */
-  readonly sources: readonly SourceReportJson[];
-}
+export type { DiscoveryReportJson } from "@zml/protocol/admin";
 
 /** Dropped targets that a report names. */
 const DROPPED_MAX = 20;

@@ -1,7 +1,7 @@
 /** A decision as a short text for people. Pure. */
 
 import { type Exclusion, unreachable } from "@zml/engine";
-import type { DecisionJson, FamilyJson, OutcomeJson } from "./decision-json.ts";
+import type { DecisionJson, FamilyJson, OutcomeJson } from "@zml/protocol/admin";
 
 /** Tells the story of a decision, a few lines, without a line break at its end. */
 export function explainText(decision: DecisionJson): string {

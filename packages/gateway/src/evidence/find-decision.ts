@@ -1,12 +1,12 @@
 /** From a decision id to its story: the id says in which ring the record is, the record says if it is the one. */
 
 import { type EvidenceRecord, type EvidenceRing, readRecord } from "@zml/engine";
+import type { DecisionJson } from "@zml/protocol/admin";
 import type { NameRegistry } from "../control/name-registry.ts";
 import { decodeDecisionId } from "../decision-id.ts";
-import type { DecisionJson } from "./decision-json.ts";
 import { type EvidenceNames, renderDecision } from "./render-decision.ts";
 
-export type { DecisionJson } from "./decision-json.ts";
+export type { DecisionJson } from "@zml/protocol/admin";
 
 /**
  * How far the wall clock of an id and the engine clock of its record may be apart, ms. An id of an earlier run, whose
@@ -33,12 +33,16 @@ export function findDecision(id: string, { rings, names, unixOriginMs }: Evidenc
   const record = readRecord(ring, place.sequence);
   if (record === null) return null;
   if (Math.abs(unixOriginMs + record.decidedAtMs - place.unixMs) > CLOCK_TOLERANCE_MS) return null;
-  return renderDecision(record, namesOf(names), {
-    id,
-    worker: place.worker,
-    unixOriginMs,
-    earlier: earlierRecords(ring, record),
-  });
+  return renderFound(record, { ring, names: namesOf(names), id, worker: place.worker, unixOriginMs });
+}
+
+/** Renders a record with the decisions of its request before it. */
+export function renderFound(
+  record: EvidenceRecord,
+  from: { ring: EvidenceRing; names: EvidenceNames; id: string; worker: number; unixOriginMs: number },
+): DecisionJson {
+  const { ring, names, id, worker, unixOriginMs } = from;
+  return renderDecision(record, names, { id, worker, unixOriginMs, earlier: earlierRecords(ring, record) });
 }
 
 /** Names out of the registries of the control thread. */

@@ -1,7 +1,7 @@
 /** From a record of the evidence ring to its JSON. Pure; names are looked up by the caller's registries. */
 
 import { type EvidenceFamily, type EvidenceRecord, unreachable } from "@zml/engine";
-import type { DecisionJson, EarlierJson, FamilyJson, OutcomeJson } from "./decision-json.ts";
+import type { DecisionJson, EarlierJson, FamilyJson, OutcomeJson } from "@zml/protocol/admin";
 
 /** Names behind the indexes of a record; null: unknown. */
 export interface EvidenceNames {

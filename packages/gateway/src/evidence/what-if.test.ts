@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ALL_RIGHTS, createFleetTable, POLICIES_MAX, type RoutingCall, simpleEstimator } from "@zml/engine";
 import type { PolicyConfig } from "@zml/protocol";
+import type { DecisionJson } from "@zml/protocol/admin";
 import { Fleet } from "../control/fleet.ts";
 import { createNameRegistry } from "../control/name-registry.ts";
 import { configured } from "../control/testing/configured.ts";
-import type { DecisionJson } from "./decision-json.ts";
 import { AS_IT_IS, type WhatIf, whatIf } from "./what-if.ts";
 
 const NOW_MS = 60_000;

@@ -22,11 +22,11 @@ import {
   writeDecision,
 } from "@zml/engine";
 import type { PolicyConfig } from "@zml/protocol";
+import type { DecisionJson } from "@zml/protocol/admin";
 import { type CompiledDirectory, compilePolicyData, EMPTY_DIRECTORY } from "../control/compile-directory.ts";
 import { directoryDelta } from "../control/directory-delta.ts";
 import type { FleetNode } from "../control/fleet.ts";
 import type { NameRegistry } from "../control/name-registry.ts";
-import type { DecisionJson } from "./decision-json.ts";
 import { namesOf } from "./find-decision.ts";
 import { renderDecision } from "./render-decision.ts";
 

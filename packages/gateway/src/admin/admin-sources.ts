@@ -1,0 +1,45 @@
+/** What the routes answer with, and whom they tell what to do: the seams between the admin API and the gateway. */
+
+import type {
+  DecisionJson,
+  DiscoveryReportJson,
+  FleetReportJson,
+  Json,
+  NodeActionJson,
+  PricesReportJson,
+  StatusJson,
+} from "@zml/protocol/admin";
+import type { GatewayLog } from "../control/gateway-log.ts";
+import type { ManagedObjects } from "../control/objects/managed-objects.ts";
+import type { ReloadResult } from "../control/reload.ts";
+import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
+import type { AdminLimits } from "./admin-port.ts";
+import type { AdminAccess } from "./authorize.ts";
+
+export interface AdminSources {
+  readonly log: GatewayLog;
+  access(): AdminAccess;
+  limits(): AdminLimits;
+  isReady(): boolean;
+  /** The page of `/metrics`, Prometheus text format 0.0.4. */
+  metrics(): string;
+  readonly objects: ManagedObjects;
+  fleet(): FleetReportJson;
+  prices(): PricesReportJson;
+  discovery(): DiscoveryReportJson;
+  findDecision(id: string): DecisionJson | null;
+  recentDecisions(filter: DecisionFilter): DecisionPage;
+  /** All but the counts of objects. */
+  status(): Omit<StatusJson, "objects">;
+  reload(): Promise<ReloadResult>;
+  /** Version of the configuration that is in force. */
+  version(): number;
+  readonly nodes: NodeActions;
+}
+
+/** What an operator does to a running node. Null: there is no such node. */
+export interface NodeActions {
+  state(account: string, id: string): Json<NodeActionJson> | null;
+  cooldown(account: string, id: string, lengthMs: number): Json<NodeActionJson> | null;
+  clearCooldown(account: string, id: string): Json<NodeActionJson> | null;
+}

@@ -1,0 +1,91 @@
+/** What the gateway sees: the fleet, prices, sources of nodes, decisions, and itself. */
+
+import type { ObjectOwner } from "@zml/protocol";
+import {
+  COLLECTION_NAMES,
+  DECISION_ROUTES,
+  DECISIONS_DEFAULT,
+  type DecisionJson,
+  FLEET_ROUTES,
+  GATEWAY_ROUTES,
+  RESOURCES,
+} from "@zml/protocol/admin";
+import { z } from "zod";
+import type { ManagedObjects } from "../control/objects/managed-objects.ts";
+import { AdminProblem, shown } from "./admin-problem.ts";
+import { accountOf, type Principal } from "./authorize.ts";
+import { type BoundRoute, bind } from "./bound-route.ts";
+import { decodeCursor, encodeCursor } from "./cursor.ts";
+
+/** Where a page ended, by worker. At most 256 workers. */
+const placeSchema = z.array(z.int().min(-1).max(0x7fffffff)).min(1).max(256);
+
+export function reportHandlers(): BoundRoute[] {
+  return [
+    bind(FLEET_ROUTES.fleet, (_input, { sources }) => ({ status: 200, body: sources.fleet() })),
+    bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
+    bind(FLEET_ROUTES.discovery, (_input, { sources }) => ({ status: 200, body: sources.discovery() })),
+    bind(DECISION_ROUTES.list, ({ query }, { principal, sources }) => {
+      const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);
+      const { items, next, lookedAt } = sources.recentDecisions({
+        account,
+        policy: query.policy ?? null,
+        model: query.model ?? null,
+        node: query.node ?? null,
+        reason: query.reason ?? null,
+        slowerThanMs: query.slower_than_ms ?? null,
+        isRedispatched: query.redispatched ?? null,
+        limit: query.limit ?? DECISIONS_DEFAULT,
+        from: decodeCursor(query.cursor, placeSchema),
+      });
+      const page = {
+        items: items.map((item) => decisionFor(item, principal)),
+        next_cursor: next === null ? null : encodeCursor(next),
+        looked_at: lookedAt,
+      };
+      return { status: 200, body: page };
+    }),
+    bind(DECISION_ROUTES.get, ({ params }, { principal, sources }) => {
+      const decision = sources.findDecision(params.id);
+      // that another account has such a decision is nothing to tell
+      const isOwn = principal.isOperator || decision?.request.account === principal.account;
+      if (decision === null || !isOwn) throw unknownDecision(params.id);
+      return { status: 200, body: decisionFor(decision, principal) };
+    }),
+    bind(GATEWAY_ROUTES.status, (_input, { sources }) => ({
+      status: 200,
+      body: { ...sources.status(), objects: objectCounts(sources.objects) },
+    })),
+    bind(GATEWAY_ROUTES.openapi, async () => {
+      const { openApiDocument } = await import("./openapi.ts");
+      return { status: 200, body: openApiDocument() };
+    }),
+  ];
+}
+
+/** Where a node is, is the operator's. */
+function decisionFor(decision: DecisionJson, { isOperator }: Principal): DecisionJson {
+  return isOperator ? decision : { ...decision, choice: { ...decision.choice, url: null } };
+}
+
+/** What somebody reads who asks for a decision that is not there. */
+function unknownDecision(id: string): AdminProblem {
+  return new AdminProblem(
+    "not_found",
+    `there is no decision ${shown(id)}: ids stand in the header x-zml-routing, and each worker remembers its last ` +
+      "evidence.ring_records decisions since the start",
+  );
+}
+
+function objectCounts(objects: ManagedObjects) {
+  return COLLECTION_NAMES.map((name) => {
+    const { kind } = RESOURCES[name];
+    const all = objects.list(kind, null);
+    const count = (owner: ObjectOwner) => all.filter((object) => object.owner === owner).length;
+    return {
+      kind,
+      total: all.length,
+      owners: { file: count("file"), api: count("api"), discovery: count("discovery") },
+    };
+  });
+}

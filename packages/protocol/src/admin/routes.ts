@@ -1,0 +1,201 @@
+import { CHOICE_REASONS, NO_NODE_REASONS } from "@zml/engine/reasons";
+import { z } from "zod";
+import { cooldownBody, emptyBody, nodeActionSchema, nodeIdParams, reloadSchema, statusSchema } from "./changes.ts";
+import { decisionPageSchema, decisionSchema } from "./decisions.ts";
+import { accountQuery, cursor, documented, objectName, queryFlag, queryInteger, queryNumber } from "./fields.ts";
+import { fleetReportSchema } from "./fleet.ts";
+import { ALL_OBJECT_ROUTES } from "./object-routes.ts";
+import { type RouteContract, route } from "./route-contract.ts";
+import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
+
+/** Every route of the admin port: the one list that is registered, documented and walked by tests. */
+
+const json = ["application/json"] as const;
+const empty = { schema: emptyBody, types: json, size: "object" } as const;
+const anyText = documented(z.unknown(), { type: "string" });
+const anyDocument = documented(z.unknown(), { type: "object" });
+
+export const CONFIGURATION_ROUTES = {
+  reload: route({
+    id: "reload",
+    method: "POST",
+    path: "/admin/v1/reload",
+    tag: "configuration",
+    summary: "Read the configuration file again",
+    access: "operator_write",
+    body: empty,
+    answers: {
+      200: { description: "It is in force, or nothing changed.", schema: reloadSchema },
+      202: { description: "In force on some workers; the others will follow.", schema: reloadSchema },
+    },
+    problems: ["configuration_refused"],
+  }),
+};
+
+const acted = { 200: { description: "The node's state now.", schema: nodeActionSchema } } as const;
+const action = { tag: "nodes", method: "POST", access: "operator_write", params: nodeIdParams } as const;
+const ofAccount = z.strictObject({ account: accountQuery("Whose the node is. Default: `default`.") });
+
+export const NODE_ROUTES = {
+  cooldown: route({
+    ...action,
+    id: "cooldown_node",
+    path: "/admin/v1/nodes/{id}/cooldown",
+    summary: "Put a node into cooldown now",
+    description: "A cooldown only gets longer: one that ends later stays. Its end brings a trial, as after a failure.",
+    query: ofAccount,
+    body: { schema: cooldownBody, types: json, size: "object" },
+    answers: acted,
+    problems: ["not_found"],
+  }),
+  clearCooldown: route({
+    ...action,
+    id: "clear_cooldown",
+    path: "/admin/v1/nodes/{id}/clear-cooldown",
+    summary: "End a node's cooldown now",
+    description: "Without a trial, and with its count of failures set back. Back-offs that the node asked for end too.",
+    query: ofAccount,
+    body: empty,
+    answers: acted,
+    problems: ["not_found"],
+  }),
+};
+
+/** Decisions of a page. */
+export const DECISIONS_MAX = 500;
+export const DECISIONS_DEFAULT = 50;
+
+const decisionsQuery = z.strictObject({
+  account: accountQuery("Only requests of this account. Default: all that the key may see."),
+  policy: objectName("a policy").optional().describe("Only requests under this policy."),
+  node: objectName("a node id").optional().describe("Only those that this node was chosen for."),
+  model: z.string().min(1).max(256).optional().describe("Only requests for this model."),
+  reason: z
+    .enum([...CHOICE_REASONS, ...NO_NODE_REASONS])
+    .optional()
+    .describe("Only those that were decided for this reason."),
+  slower_than_ms: queryNumber({ min: 0, max: 86_400_000 })
+    .optional()
+    .describe("Only attempts that have ended and took longer."),
+  redispatched: queryFlag().optional().describe("Only those that are, or are not, a second or later attempt."),
+  limit: queryInteger({ min: 1, max: DECISIONS_MAX }).optional().describe(`Default: ${DECISIONS_DEFAULT}.`),
+  cursor: cursor().optional(),
+});
+
+export const DECISION_ROUTES = {
+  list: route({
+    id: "list_decisions",
+    method: "GET",
+    path: "/admin/v1/decisions",
+    tag: "decisions",
+    summary: "List recent decisions",
+    description: "Newest first, as far as each worker remembers them (`evidence.ring_records`).",
+    access: "read",
+    query: decisionsQuery,
+    answers: { 200: { description: "A page.", schema: decisionPageSchema } },
+    problems: ["other_account"],
+  }),
+  get: route({
+    id: "get_decision",
+    method: "GET",
+    path: "/admin/v1/decisions/{id}",
+    tag: "decisions",
+    summary: "Get a decision",
+    access: "read",
+    params: z.strictObject({
+      id: z.string().min(1).max(128).describe("The member `decision` of the header `x-zml-routing`."),
+    }),
+    answers: { 200: { description: "The decision.", schema: decisionSchema } },
+    problems: ["not_found"],
+  }),
+};
+
+const report = { method: "GET", tag: "fleet", access: "operator_read" } as const;
+
+export const FLEET_ROUTES = {
+  fleet: route({
+    ...report,
+    id: "get_fleet",
+    path: "/admin/v1/fleet",
+    summary: "State of every node and model",
+    answers: { 200: { description: "The fleet.", schema: fleetReportSchema } },
+  }),
+  prices: route({
+    ...report,
+    id: "get_prices",
+    path: "/admin/v1/prices",
+    summary: "Price feeds and the provider cost table",
+    answers: { 200: { description: "The prices.", schema: pricesReportSchema } },
+  }),
+  discovery: route({
+    ...report,
+    id: "get_discovery",
+    path: "/admin/v1/discovery",
+    summary: "Sources of nodes and what they found",
+    answers: { 200: { description: "The sources.", schema: discoveryReportSchema } },
+  }),
+};
+
+export const GATEWAY_ROUTES = {
+  status: route({
+    id: "get_status",
+    method: "GET",
+    path: "/admin/v1/status",
+    tag: "gateway",
+    summary: "State of the gateway",
+    access: "operator_read",
+    answers: { 200: { description: "The gateway.", schema: statusSchema } },
+  }),
+  openapi: route({
+    id: "get_openapi",
+    method: "GET",
+    path: "/admin/v1/openapi.json",
+    tag: "gateway",
+    summary: "This description, as OpenAPI 3.1",
+    access: "read",
+    answers: { 200: { description: "The document.", schema: anyDocument } },
+  }),
+};
+
+const probe = z.object({ status: z.enum(["ok", "ready", "not_ready"]) }).meta({ id: "Probe" });
+const probeRoute = { method: "GET", tag: "gateway", access: "open" } as const;
+
+/** Answered without the framework: these come every few seconds, and an idle gateway stays small. */
+export const DOOR_ROUTES = {
+  metrics: route({
+    id: "get_metrics",
+    method: "GET",
+    path: "/metrics",
+    tag: "gateway",
+    summary: "Metrics for Prometheus",
+    access: "operator_read",
+    answers: { 200: { description: "Text format 0.0.4.", schema: anyText, types: ["text/plain"] } },
+  }),
+  healthz: route({
+    ...probeRoute,
+    id: "healthz",
+    path: "/healthz",
+    summary: "Whether the process runs",
+    answers: { 200: { description: "It does.", schema: probe } },
+  }),
+  readyz: route({
+    ...probeRoute,
+    id: "readyz",
+    path: "/readyz",
+    summary: "Whether requests are served",
+    answers: {
+      200: { description: "They are.", schema: probe },
+      503: { description: "Not yet, or no longer.", schema: probe },
+    },
+  }),
+};
+
+export const ADMIN_ROUTES: readonly RouteContract[] = [
+  ...ALL_OBJECT_ROUTES,
+  ...Object.values(CONFIGURATION_ROUTES),
+  ...Object.values(NODE_ROUTES),
+  ...Object.values(FLEET_ROUTES),
+  ...Object.values(DECISION_ROUTES),
+  ...Object.values(GATEWAY_ROUTES),
+  ...Object.values(DOOR_ROUTES),
+];

@@ -1,9 +1,12 @@
 /** The admin API of a running gateway: what it does to the fleet, and what it tells of it. */
 
 import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { readConfig } from "../src/config/read-config.ts";
 import { decodeDecisionId } from "../src/decision-id.ts";
-import { chat, decisionOf, fakeNode, PORTS, startOn, until } from "./control-fixture.ts";
+import { chat, decisionOf, fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";
 
 const KEYS = `keys:
   - { name: ops, value_env: OPS, scopes: [admin, infer] }
@@ -147,6 +150,132 @@ test("decisions are listed newest first, page by page, by what they were, each a
   assert.equal(own.body.items[0].choice.url, null, "where the node is, is the operator's");
   const other = await ask("GET", `/admin/v1/decisions/${first?.decision}`, undefined, "tenant-secret");
   assert.equal(other.status, 404);
+});
+
+test("a part of a file is tried, applied as one version, and in the audit with who did it", async (t) => {
+  const { ask, gateway } = await start(t);
+  const file = {
+    policies: [{ name: "batch", cost_priority: "cost" }],
+    models: [{ name: "m", policy: "batch" }],
+  };
+  const tried = await ask("POST", "/admin/v1/apply?dry_run=true", file);
+  assert.deepEqual([tried.status, tried.body.version, tried.body.changes.length], [200, null, 2]);
+  assert.equal((await ask("GET", "/admin/v1/policies/batch")).status, 404, "nothing was done");
+  const applied = await ask("POST", "/admin/v1/apply", file);
+  assert.deepEqual([applied.status, applied.body.is_acknowledged], [200, true]);
+  assert.deepEqual(applied.body.changes, tried.body.changes);
+  const wrong = await ask("POST", "/admin/v1/apply", { policies: [{ name: "p" }, { name: "q", cost_priority: "x" }] });
+  assert.deepEqual([wrong.status, wrong.body.errors[0].path], [422, "policies[1].cost_priority"]);
+  assert.equal((await ask("GET", "/admin/v1/policies/p")).status, 404, "all of it or nothing");
+  const yaml = await fetch(`${gateway.adminUrl}/admin/v1/apply`, {
+    method: "POST",
+    headers: { authorization: "Bearer ops-secret", "content-type": "application/yaml" },
+    body: "policies:\n  - { name: yaml, cost_priority: cost }\n",
+  });
+  assert.equal(yaml.status, 200, await yaml.text());
+  const audit = await ask("GET", "/admin/v1/audit?kind=policy&limit=1");
+  assert.deepEqual([audit.body.items[0].name, audit.body.items[0].actor.name], ["yaml", "ops"]);
+  const older = await ask("GET", `/admin/v1/audit?kind=policy&limit=5&cursor=${audit.body.next_cursor}`);
+  assert.deepEqual(
+    older.body.items.map(({ name, action }: Record<string, string>) => [name, action]),
+    [["batch", "created"]],
+  );
+  const foreign = await ask("GET", "/admin/v1/audit", undefined, "tenant-secret");
+  assert.deepEqual(foreign.body.items, []);
+});
+
+test("a whole file is tried with the line of everything that is wrong, or with what it would change", async (t) => {
+  const { gateway } = await start(t);
+  const dryRun = async (text: string) => {
+    const response = await fetch(`${gateway.adminUrl}/admin/v1/configuration/dry-run`, {
+      method: "POST",
+      headers: { authorization: "Bearer ops-secret", "content-type": "application/yaml" },
+      body: text,
+    });
+    assert.equal(response.status, 200);
+    // biome-ignore lint/suspicious/noExplicitAny: the test reads what it expects
+    return (await response.json()) as any;
+  };
+  const broken = await dryRun(`${PORTS}nodes:\n  - { id: a, family: H100 }\npolcies: []\n`);
+  assert.deepEqual(
+    broken.errors.map(({ line, path }: { line: number; path: string }) => [line, path]),
+    [
+      [4, "nodes[0].url"],
+      [5, "polcies"],
+    ],
+  );
+  const good = await dryRun(`${PORTS}${KEYS}timeouts: { idle_ms: 5000 }\n`);
+  assert.deepEqual(good.errors, []);
+  assert.ok(good.sections.includes("timeouts"));
+  assert.deepEqual(
+    good.changes.map(({ kind, name, action }: Record<string, string>) => [kind, name, action]),
+    [["node", "a", "deleted"]],
+  );
+  assert.equal(gateway.stats().fleet.nodes.length, 1, "nothing was done");
+});
+
+test("a key that the API makes opens the data port, its old value for the overlap, and neither is shown again", async (t) => {
+  const { ask, say } = await start(t);
+  const made = await ask("POST", "/admin/v1/keys", { name: "app", spec: { scopes: ["infer"] } });
+  assert.equal(made.status, 201, JSON.stringify(made.body));
+  const { secret } = made.body;
+  assert.match(secret, /^zml_/);
+  assert.equal((await say({ key: secret })).status, 200);
+  const rotated = await ask("POST", "/admin/v1/keys/app/rotate", { overlap_seconds: 600 });
+  assert.notEqual(rotated.body.secret, secret);
+  for (const key of [secret, rotated.body.secret]) assert.equal((await say({ key })).status, 200);
+  const shown = JSON.stringify([
+    (await ask("GET", "/admin/v1/keys")).body,
+    (await ask("GET", "/admin/v1/audit")).body,
+    (await ask("GET", "/admin/v1/keys/app")).body,
+  ]);
+  assert.ok(!shown.includes(secret) && !shown.includes(rotated.body.secret));
+  assert.equal((await ask("GET", "/admin/v1/fleet", undefined, secret)).status, 403, "not the admin port");
+  assert.equal((await ask("DELETE", "/admin/v1/keys/app")).status, 200);
+  assert.equal((await say({ key: rotated.body.secret })).status, 401);
+});
+
+test("a drained node gets no request, also after a reload, until it is undrained", async (t) => {
+  const { ask, say, write, path } = await start(t);
+  const drained = await ask("POST", "/admin/v1/nodes/a/drain", {});
+  assert.deepEqual([drained.status, drained.body.is_draining], [200, true]);
+  assert.equal((await say()).status, 503);
+  write(`${readFileSync(path, "utf8")}timeouts: { idle_ms: 5000 }\n`);
+  assert.equal((await ask("POST", "/admin/v1/reload", {})).body.kind, "applied");
+  assert.equal((await say()).status, 503);
+  assert.equal((await ask("POST", "/admin/v1/nodes/a/undrain", {})).body.is_draining, false);
+  assert.equal((await say()).status, 200);
+  const { items } = (await ask("GET", "/admin/v1/audit?name=a")).body;
+  assert.deepEqual(
+    items.map(({ action }: { action: string }) => action),
+    ["undrained", "drained"],
+  );
+});
+
+test("the configuration is exported as a file that reads, and the store is copied to a path that was free", async (t) => {
+  const fake = await fakeNode(t);
+  const place = folder(t);
+  const text = `${PORTS}nodes:\n  - { id: a, url: "${fake.url}", family: H100 }\n`;
+  const { gateway } = await startOn(t, text, { storeFolder: join(place, "store") });
+  const post = (path: string, body: unknown) =>
+    fetch(`${gateway.adminUrl}${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  await post("/admin/v1/apply", { policies: [{ name: "batch", cost_priority: "cost" }] });
+  const exported = await fetch(`${gateway.adminUrl}/admin/v1/configuration`);
+  assert.equal(exported.headers.get("content-type"), "application/yaml");
+  const { config, errors } = readConfig(await exported.text(), { fileName: "zml.yaml", env: {} });
+  assert.deepEqual([errors, config?.policies[0]?.name, config?.nodes[0]?.id], [[], "batch", "a"]);
+  const asJson = await fetch(`${gateway.adminUrl}/admin/v1/configuration`, { headers: { accept: "application/json" } });
+  assert.equal(((await asJson.json()) as { policies: { name: string }[] }).policies[0]?.name, "batch");
+  const path = join(place, "copy.sqlite");
+  const copied = await post("/admin/v1/store/backup", { path });
+  assert.equal(copied.status, 201, await copied.text());
+  assert.ok(existsSync(path));
+  assert.ok((await post("/admin/v1/store/backup", { path })).status >= 400, "nothing is overwritten");
+  assert.equal((await post("/admin/v1/store/backup", { path: "copy.sqlite" })).status, 400);
 });
 
 /** What leads to a record: ids of the list have another random tail than those of the header. */

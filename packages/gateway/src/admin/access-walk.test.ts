@@ -55,6 +55,16 @@ test("no route tells a key of another account anything of the account default, o
     admin.objects.add(kind, "default", "secret-thing", { note: "only of default" });
   }
   admin.objects.add("account", "", "secret-thing", { note: "only of default" });
+  let changes = 0;
+  const { rotateKey, mintKey } = admin.objects;
+  const counted = <A extends [string, ...unknown[]], R>(write: (...args: A) => R) => {
+    return (...args: A): R => {
+      if (args[0] === "default") changes += 1;
+      return write.apply(admin.objects, args);
+    };
+  };
+  admin.objects.rotateKey = counted(rotateKey);
+  admin.objects.mintKey = counted(mintKey);
   for (const key of ["tenant-key", "tenant-reader-key"]) {
     for (const route of ADMIN_ROUTES) {
       for (const account of [undefined, "default"]) {
@@ -70,6 +80,7 @@ test("no route tells a key of another account anything of the account default, o
   for (const kind of ["node", "model", "policy", "key"] as const) {
     assert.equal(admin.objects.get(kind, "default", "secret-thing")?.spec["note"], "only of default", kind);
   }
+  assert.equal(changes, 0);
 });
 
 test("HEAD is GET without its body, on every route that has one", async (t) => {

@@ -94,9 +94,9 @@ test("a route without an access rule cannot be registered", async (t) => {
 test("a page of another site changes nothing on a port that asks for no key", async (t) => {
   const { ask, objects, number } = await startAdmin(t, { keys: {} });
   objects.add("node", "default", "a");
-  const drain = "/admin/v1/nodes/a/cooldown";
+  const drain = "/admin/v1/nodes/a/drain";
   const post = (headers: Record<string, string>) =>
-    ask(drain, { method: "POST", body: '{"seconds":60}', headers: { "content-type": "application/json", ...headers } });
+    ask(drain, { method: "POST", body: "{}", headers: { "content-type": "application/json", ...headers } });
   const refused: Record<string, string>[] = [
     { origin: "https://evil.example" },
     { origin: "null" },
@@ -121,9 +121,11 @@ test("a page of another site changes nothing on a port that asks for no key", as
   const reply = await ask(drain, { method: "OPTIONS", headers: { origin: "https://evil.example" } });
   assert.equal((await problemOf(reply)).code, "method_not_allowed", "no preflight is granted");
   for (const [name] of reply.headers) assert.doesNotMatch(name, /^access-control/);
+  assert.equal(objects.draining.size, 0);
   for (const headers of [{}, { origin: `http://127.0.0.1:${number}` }, { "sec-fetch-site": "same-origin" }]) {
     assert.equal((await post(headers as Record<string, string>)).status, 200, JSON.stringify(headers));
   }
+  assert.equal(objects.draining.size, 1);
 });
 
 test("a name that was pointed at this machine gets nothing from a port that asks for no key", async (t) => {
@@ -202,7 +204,7 @@ test("bodies are bounded, strictly UTF-8 and JSON, and no error repeats them", a
   const send = (
     body: string | Uint8Array<ArrayBuffer>,
     headers: Record<string, string> = { "content-type": "application/json" },
-  ) => ask("/admin/v1/reload", { method: "POST", body, headers });
+  ) => ask("/admin/v1/apply", { method: "POST", body, headers });
   const secret = "zml_very-secret";
   const cases: readonly (readonly [string, Response, string])[] = [
     ["not JSON", await send(`{"a": ${secret}`), "invalid_json"],
@@ -222,22 +224,28 @@ test("bodies are bounded, strictly UTF-8 and JSON, and no error repeats them", a
     ],
     ["another type", await send("<a/>", { "content-type": "application/xml" }), "unsupported_media_type"],
     ["no type at all", await send(new Uint8Array([1]), {}), "unsupported_media_type"],
+    ["broken YAML", await send(`a: [${secret}`, { "content-type": "application/yaml" }), "invalid_yaml"],
+    ["YAML that is a list", await send("- a\n", { "content-type": "application/yaml" }), "invalid_body"],
   ];
   for (const [what, response, code] of cases) {
     const problem = await problemOf(response);
     assert.equal(problem.code, code, what);
     assert.doesNotMatch(JSON.stringify(problem), /very-secret/, what);
   }
+  assert.equal((await send(`{"a":"${"x".repeat(3000)}"}`)).status, 200);
+  for (const type of ["application/yaml", "application/x-yaml", "text/yaml; charset=utf-8"]) {
+    assert.equal((await send("policies: []\n", { "content-type": type })).status, 200, type);
+  }
 });
 
 test("the limit of bodies follows the configuration without a restart", async (t) => {
   const { ask, limits, port } = await startAdmin(t, { limits: { bodyBytes: 2048 } });
   const body = () => ({ method: "POST", ...json({ a: "x".repeat(4000) }) });
-  const refused = await problemOf(await ask("/admin/v1/reload", body()));
+  const refused = await problemOf(await ask("/admin/v1/apply", body()));
   assert.match(refused.detail, /larger than 2048 bytes: send less, or raise admin\.body_bytes/);
   limits.bodyBytes = 8192;
   port.applyLimits();
-  assert.equal((await problemOf(await ask("/admin/v1/reload", body()))).code, "invalid_body", "it was read");
+  assert.equal((await ask("/admin/v1/apply", body())).status, 200);
 });
 
 test("connections over the limit are closed, and the others are served", async (t) => {

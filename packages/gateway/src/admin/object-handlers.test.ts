@@ -175,6 +175,26 @@ test("a tenant's writes go to its own account, whatever they leave out", async (
   const { ask, objects } = await startAdmin(t);
   assert.equal((await ask(POLICY, { key: "tenant-key", ...put({ spec: {} }) })).status, 201);
   assert.notEqual(objects.get("policy", "tenant", "batch"), null);
+  const minted = await ask("/admin/v1/keys", { key: "tenant-key", method: "POST", ...json({ name: "app" }) });
+  assert.equal(minted.status, 201);
+  assert.equal(objects.list("key", "tenant").length, 1);
+  const foreign = await ask("/admin/v1/keys", {
+    key: "tenant-key",
+    method: "POST",
+    ...json({ name: "app", account: "default" }),
+  });
+  assert.equal((await problemOf(foreign)).code, "other_account");
+});
+
+test("a key's value is shown when it is made and when it is rotated, and at no other time", async (t) => {
+  const { ask } = await startAdmin(t);
+  const made = await ask("/admin/v1/keys", { method: "POST", ...json({ name: "app", spec: { scopes: ["infer"] } }) });
+  assert.equal(made.status, 201);
+  assert.equal(((await made.json()) as { secret: string }).secret, "zml_made");
+  assert.doesNotMatch(await (await ask("/admin/v1/keys/app")).text(), /zml_/);
+  const rotated = await ask("/admin/v1/keys/app/rotate", { method: "POST", ...json({ overlap_seconds: 60 }) });
+  assert.equal(((await rotated.json()) as { secret: string }).secret, "zml_rotated");
+  assert.doesNotMatch(await (await ask("/admin/v1/keys")).text(), /zml_/);
 });
 
 test("names with a slash, and models with any text, are found by their percent-encoded path", async (t) => {

@@ -1,7 +1,14 @@
 /** Objects: list, get, put, delete, and the two things that only keys have. */
 
 import { hasAccount } from "@zml/protocol";
-import { COLLECTION_NAMES, type CollectionName, OBJECT_ROUTES, PAGE_DEFAULT, RESOURCES } from "@zml/protocol/admin";
+import {
+  COLLECTION_NAMES,
+  type CollectionName,
+  KEY_ROUTES,
+  OBJECT_ROUTES,
+  PAGE_DEFAULT,
+  RESOURCES,
+} from "@zml/protocol/admin";
 import { z } from "zod";
 import type { ManagedObject, ManagedObjects, WriteResult } from "../control/objects/managed-objects.ts";
 import { AdminProblem } from "./admin-problem.ts";
@@ -15,7 +22,7 @@ import { noSuch, objectHeaders, objectJson, refusedProblem, writtenJson } from "
 const placeSchema = z.tuple([z.string(), z.string()]);
 
 export function objectHandlers(): BoundRoute[] {
-  return COLLECTION_NAMES.flatMap(collectionHandlers);
+  return [...COLLECTION_NAMES.flatMap(collectionHandlers), ...keyHandlers()];
 }
 
 function collectionHandlers(name: CollectionName): BoundRoute[] {
@@ -70,6 +77,25 @@ function collectionHandlers(name: CollectionName): BoundRoute[] {
   ];
 }
 
+function keyHandlers(): BoundRoute[] {
+  return [
+    bind(KEY_ROUTES.mint, async ({ body }, { principal, sources }) => {
+      const account = accountOf(principal, body.account);
+      const written = taken(await sources.objects.mintKey(account, body.name, body.spec ?? {}, principal.actor));
+      const answer = minted(written, principal);
+      const headers = objectHeaders(answer.object, locationOf("keys", body.name, account));
+      return { status: written.isAcknowledged ? 201 : 202, body: answer.body, headers };
+    }),
+    bind(KEY_ROUTES.rotate, async ({ params, query, body }, { principal, sources }) => {
+      const account = accountOf(principal, asked(query));
+      const overlapMs = body.overlap_seconds * 1000;
+      const written = taken(await sources.objects.rotateKey(account, params.name, { overlapMs }, principal.actor));
+      const answer = minted(written, principal);
+      return { status: written.isAcknowledged ? 200 : 202, body: answer.body, headers: objectHeaders(answer.object) };
+    }),
+  ];
+}
+
 /** `?account=`, where the kind has accounts. */
 function asked(query: object): string | undefined {
   return (query as { readonly account?: string }).account;
@@ -81,6 +107,19 @@ type Taken<R> = Exclude<R, { readonly kind: "refused" }>;
 function taken<R extends WriteResult>(result: R): Taken<R> {
   if (result.kind === "refused") throw refusedProblem(result, "spec");
   return result as Taken<R>;
+}
+
+function minted(written: Taken<WriteResult> & { readonly secret?: string }, principal: Principal) {
+  const { object, secret, version, isAcknowledged, warnings } = written;
+  if (object === null || secret === undefined) throw new Error("the registry made a key without telling its value");
+  const body = {
+    object: objectJson(object, principal),
+    secret,
+    version,
+    is_acknowledged: isAcknowledged,
+    warnings,
+  };
+  return { object, body };
 }
 
 /** What a principal may see: all, or what belongs to its account. */

@@ -48,7 +48,12 @@ let made: OpenApiDocument | null = null;
 
 /** Made once. */
 export function openApiDocument(): OpenApiDocument {
-  made ??= createDocument({
+  made ??= createDocument(description(), { allowEmptySchema: { custom: true } });
+  return made;
+}
+
+function description(): Parameters<typeof createDocument>[0] {
+  return {
     openapi: "3.1.0",
     info: {
       title: "ZML admin API",
@@ -70,8 +75,7 @@ export function openApiDocument(): OpenApiDocument {
         },
       },
     },
-  });
-  return made;
+  };
 }
 
 function paths(): ZodOpenApiPathsObject {

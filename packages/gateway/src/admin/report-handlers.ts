@@ -1,5 +1,6 @@
 /** What the gateway sees: the fleet, prices, sources of nodes, decisions, and itself. */
 
+import { isAbsolute } from "node:path";
 import type { ObjectOwner } from "@zml/protocol";
 import {
   COLLECTION_NAMES,
@@ -15,6 +16,7 @@ import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import { AdminProblem, shown } from "./admin-problem.ts";
 import { accountOf, type Principal } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
+import { refuseStoreFault } from "./configuration-handlers.ts";
 import { decodeCursor, encodeCursor } from "./cursor.ts";
 
 /** Where a page ended, by worker. At most 256 workers. */
@@ -59,6 +61,23 @@ export function reportHandlers(): BoundRoute[] {
     bind(GATEWAY_ROUTES.openapi, async () => {
       const { openApiDocument } = await import("./openapi.ts");
       return { status: 200, body: openApiDocument() };
+    }),
+    bind(GATEWAY_ROUTES.backup, async ({ body }, { principal, sources }) => {
+      if (!isAbsolute(body.path)) {
+        const errors = [{ path: "path", message: "it is no absolute path", hint: "begin it with /" }];
+        throw new AdminProblem("invalid_body", "path: it is no absolute path: begin it with /", { errors });
+      }
+      const { bytes } = await sources.objects.backup(body.path).catch(refuseStoreFault);
+      const entry = {
+        kind: "",
+        account: "",
+        name: "store",
+        action: "backup",
+        before: null,
+        after: { path: body.path },
+      };
+      await sources.objects.note(entry, principal.actor);
+      return { status: 201, body: { path: body.path, bytes } };
     }),
   ];
 }

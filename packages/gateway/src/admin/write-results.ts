@@ -101,6 +101,6 @@ function sentence({ path, message, hint }: ProblemError, count: number): string 
   return `${where}${message}${hint === "" ? "" : `: ${hint}`}${more}`;
 }
 
-function dateOf(unixMs: number | null): string | null {
+export function dateOf(unixMs: number | null): string | null {
   return unixMs === null ? null : new Date(unixMs).toISOString();
 }

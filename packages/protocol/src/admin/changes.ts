@@ -1,8 +1,90 @@
 import { z } from "zod";
 import { OBJECT_KINDS } from "../objects.ts";
-import { type Json, objectName } from "./fields.ts";
+import {
+  accountQuery,
+  cursor,
+  documented,
+  type Json,
+  nextCursor,
+  objectName,
+  queryFlag,
+  queryInteger,
+  YamlBody,
+} from "./fields.ts";
 
 /** What is done to the gateway and its nodes, and what it says of itself. */
+
+const kind = z.enum(OBJECT_KINDS);
+
+export const changeSchema = z
+  .object({
+    kind,
+    account: z.string(),
+    name: z.string(),
+    action: z.enum(["created", "updated", "deleted"]),
+    fields: z.array(
+      z.object({
+        path: z.string().describe("Within the entry, such as `cost_priority`."),
+        before: z.unknown().describe("Absent or null: it was not there."),
+        after: z.unknown().describe("Absent or null: it is not there."),
+      }),
+    ),
+  })
+  .meta({ id: "Change" });
+
+export const applyQuery = z.strictObject({
+  dry_run: queryFlag().optional().describe("Only say what would change. Default: false."),
+  prune: queryFlag()
+    .optional()
+    .describe("Delete what the API owns and the body does not have, of the kinds that it has. Default: false."),
+});
+
+/** A part of zml.yaml: its lists of objects. */
+export const applyBody = documented(z.union([z.record(z.string(), z.unknown()), z.instanceof(YamlBody)]), {
+  type: "object",
+  properties: {
+    accounts: { type: "array", items: { type: "object" } },
+    nodes: { type: "array", items: { type: "object" } },
+    models: { type: "array", items: { type: "object" } },
+    policies: { type: "array", items: { type: "object" } },
+    keys: { type: "array", items: { type: "object" } },
+    prices: {
+      type: "object",
+      properties: { feeds: { type: "array", items: { type: "object" } } },
+      additionalProperties: false,
+    },
+  },
+  additionalProperties: false,
+});
+
+export const appliedSchema = z
+  .object({
+    changes: z.array(changeSchema),
+    version: z.int().nullable().describe("Null: nothing was applied (dry run)."),
+    is_acknowledged: z.boolean(),
+    warnings: z.array(z.string()),
+  })
+  .meta({ id: "Applied" });
+
+const placeSchema = z
+  .object({
+    line: z.int(),
+    column: z.int(),
+    path: z.string().describe("Empty: the file as a whole."),
+    message: z.string(),
+    hint: z.string().nullable(),
+  })
+  .meta({ id: "FileProblem" });
+
+export const dryRunSchema = z
+  .object({
+    errors: z.array(placeSchema).describe("All of them; empty: the file would be applied."),
+    warnings: z.array(placeSchema),
+    needs_restart: z.array(z.string()).describe("Changes that a running gateway can't make: it would refuse the file."),
+    sections: z.array(z.string()).describe("Sections with a change, such as `timeouts`."),
+    changes: z.array(changeSchema).describe("Objects that would change. Empty with errors."),
+  })
+  .meta({ id: "DryRun" });
 
 export const reloadSchema = z
   .object({
@@ -12,6 +94,54 @@ export const reloadSchema = z
     warnings: z.array(z.string()),
   })
   .meta({ id: "Reload" });
+
+export const auditQuery = z.strictObject({
+  account: accountQuery("Only changes of objects of this account. Default: all that the key may see."),
+  kind: kind.optional().describe("Only objects of this kind."),
+  name: documented(z.string().min(1).max(256), { type: "string", minLength: 1, maxLength: 256 })
+    .optional()
+    .describe("Only objects of this name."),
+  limit: queryInteger({ min: 1, max: 1000 }).optional().describe("Records of a page. Default: 100."),
+  cursor: cursor().optional(),
+});
+
+export const auditSchema = z
+  .object({
+    items: z
+      .array(
+        z
+          .object({
+            id: z.int(),
+            at: z.iso.datetime(),
+            actor: z.object({
+              kind: z.enum(["key", "loopback", "file"]),
+              name: z.string(),
+              account: z.string(),
+            }),
+            kind: z.string().describe("Of the object; empty: the gateway itself."),
+            account: z.string(),
+            name: z.string(),
+            action: z.string(),
+            before: z.unknown().describe("The entry before; null: there was none."),
+            after: z.unknown().describe("The entry after; null: there is none."),
+            version: z.int().nullable(),
+          })
+          .meta({ id: "AuditRecord" }),
+      )
+      .describe("Newest first."),
+    next_cursor: nextCursor,
+  })
+  .meta({ id: "AuditPage" });
+
+export const backupBody = z.strictObject({
+  path: z
+    .string()
+    .min(1)
+    .max(4096)
+    .describe("Where the copy is written, on the gateway's machine: an absolute path of a file that does not exist."),
+});
+
+export const backupSchema = z.object({ path: z.string(), bytes: z.int() }).meta({ id: "Backup" });
 
 export const statusSchema = z
   .object({

@@ -3,12 +3,15 @@ import {
   COLLECTION_NAMES,
   type CollectionName,
   listQuery,
+  mintBody,
+  mintedSchema,
   nameParams,
   objectPageSchema,
   objectSchema,
   oneQuery,
   putBody,
   RESOURCES,
+  rotateBody,
   writtenSchema,
 } from "./objects.ts";
 import { type RouteContract, route } from "./route-contract.ts";
@@ -121,6 +124,37 @@ export const OBJECT_ROUTES = Object.fromEntries(COLLECTION_NAMES.map((name) => [
   [N in CollectionName]: ReturnType<typeof collectionRoutes<N>>;
 };
 
+const minted = (description: string) => ({ description, schema: mintedSchema, headers: ["etag", "location"] }) as const;
+
+export const KEY_ROUTES = {
+  mint: route({
+    id: "mint_key",
+    method: "POST",
+    path: "/admin/v1/keys",
+    tag: "objects",
+    summary: "Make a key",
+    description: "The answer holds the key's value, once: it is stored as a keyed hash and can't be shown again.",
+    access: "write",
+    body: { schema: mintBody, types: ["application/json"], size: "object" },
+    answers: { 201: minted("The key, with its value."), 202: minted(PENDING) },
+    problems: ["other_account", ...WRITE_PROBLEMS],
+  }),
+  rotate: route({
+    id: "rotate_key",
+    method: "POST",
+    path: "/admin/v1/keys/{name}/rotate",
+    tag: "objects",
+    summary: "Give a key a new value",
+    access: "write",
+    params: nameParams("keys"),
+    query: oneQuery("keys"),
+    body: { schema: rotateBody, types: ["application/json"], size: "object" },
+    answers: { 200: minted("The key, with its new value."), 202: minted(PENDING) },
+    problems: ["not_found", "other_account", ...WRITE_PROBLEMS],
+  }),
+};
+
 export const ALL_OBJECT_ROUTES: readonly RouteContract[] = [
   ...COLLECTION_NAMES.flatMap((name) => Object.values(OBJECT_ROUTES[name])),
+  ...Object.values(KEY_ROUTES),
 ];

@@ -131,6 +131,32 @@ export const writtenSchema = z
   })
   .meta({ id: "Written" });
 
+export const mintBody = z.strictObject({
+  name: objectName("a key name").describe("How logs and metrics call it."),
+  account: objectName("an account").optional().describe("Default: the account of the key that asks."),
+  spec: documented(anySpec(), { $ref: "#/components/schemas/KeySpec" }).optional(),
+});
+
+export const mintedSchema = z
+  .object({
+    object: objectSchema,
+    secret: z.string().describe("The key itself. It is shown this once and never again."),
+    ...writeFields,
+  })
+  .meta({ id: "MintedKey" });
+
+/** A day of two keys at once is plenty for a rollout, and bounds how long a leaked one lives after its rotation. */
+const OVERLAP_MAX_S = 7 * 86_400;
+
+export const rotateBody = z.strictObject({
+  overlap_seconds: z
+    .int()
+    .min(0)
+    .max(OVERLAP_MAX_S)
+    .default(3600)
+    .describe("How long the old value stays valid beside the new one."),
+});
+
 /** Path parameters of an object. */
 export function nameParams(name: CollectionName) {
   return name === "models"

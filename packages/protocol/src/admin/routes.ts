@@ -1,8 +1,32 @@
 import { CHOICE_REASONS, NO_NODE_REASONS } from "@zml/engine/reasons";
 import { z } from "zod";
-import { cooldownBody, emptyBody, nodeActionSchema, nodeIdParams, reloadSchema, statusSchema } from "./changes.ts";
+import {
+  appliedSchema,
+  applyBody,
+  applyQuery,
+  auditQuery,
+  auditSchema,
+  backupBody,
+  backupSchema,
+  cooldownBody,
+  dryRunSchema,
+  emptyBody,
+  nodeActionSchema,
+  nodeIdParams,
+  reloadSchema,
+  statusSchema,
+} from "./changes.ts";
 import { decisionPageSchema, decisionSchema } from "./decisions.ts";
-import { accountQuery, cursor, documented, objectName, queryFlag, queryInteger, queryNumber } from "./fields.ts";
+import {
+  accountQuery,
+  cursor,
+  documented,
+  objectName,
+  queryFlag,
+  queryInteger,
+  queryNumber,
+  YamlBody,
+} from "./fields.ts";
 import { fleetReportSchema } from "./fleet.ts";
 import { ALL_OBJECT_ROUTES } from "./object-routes.ts";
 import { type RouteContract, route } from "./route-contract.ts";
@@ -12,10 +36,64 @@ import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
 
 const json = ["application/json"] as const;
 const empty = { schema: emptyBody, types: json, size: "object" } as const;
+const yamlText = documented(z.instanceof(YamlBody), { type: "string" });
 const anyText = documented(z.unknown(), { type: "string" });
 const anyDocument = documented(z.unknown(), { type: "object" });
 
 export const CONFIGURATION_ROUTES = {
+  apply: route({
+    id: "apply",
+    method: "POST",
+    path: "/admin/v1/apply",
+    tag: "configuration",
+    summary: "Apply a part of zml.yaml",
+    description: "All of it or nothing, as one version. What is not in it stays as it is, unless `prune` is true.",
+    access: "operator_write",
+    query: applyQuery,
+    body: { schema: applyBody, types: ["application/json", "application/yaml"], size: "bulk" },
+    answers: {
+      200: { description: "What changed, or would change.", schema: appliedSchema },
+      202: { description: "Stored, and in force on some workers; the others will follow.", schema: appliedSchema },
+    },
+    problems: [
+      "invalid_yaml",
+      "owned_by_file",
+      "owned_by_discovery",
+      "in_use",
+      "needs_restart",
+      "precondition_failed",
+      "invalid_object",
+      "store_unavailable",
+    ],
+  }),
+  dryRun: route({
+    id: "dry_run",
+    method: "POST",
+    path: "/admin/v1/configuration/dry-run",
+    tag: "configuration",
+    summary: "Check a whole zml.yaml",
+    description: "Says everything that is wrong with it, with lines, or what it would change. Nothing is applied.",
+    access: "operator_write",
+    body: { schema: yamlText, types: ["application/yaml"], size: "bulk" },
+    answers: { 200: { description: "What is wrong, or what would change.", schema: dryRunSchema } },
+  }),
+  get: route({
+    id: "get_configuration",
+    method: "GET",
+    path: "/admin/v1/configuration",
+    tag: "configuration",
+    summary: "Export the whole configuration",
+    description:
+      "As zml.yaml, file and API objects together. It names where secrets are and holds none. JSON where `accept` asks for it.",
+    access: "operator_read",
+    answers: {
+      200: {
+        description: "The configuration.",
+        schema: anyDocument,
+        types: ["application/yaml", "application/json"],
+      },
+    },
+  }),
   reload: route({
     id: "reload",
     method: "POST",
@@ -30,6 +108,17 @@ export const CONFIGURATION_ROUTES = {
     },
     problems: ["configuration_refused"],
   }),
+  audit: route({
+    id: "list_audit",
+    method: "GET",
+    path: "/admin/v1/audit",
+    tag: "configuration",
+    summary: "Who changed what",
+    access: "read",
+    query: auditQuery,
+    answers: { 200: { description: "A page, newest first.", schema: auditSchema } },
+    problems: ["other_account", "store_unavailable"],
+  }),
 };
 
 const acted = { 200: { description: "The node's state now.", schema: nodeActionSchema } } as const;
@@ -37,6 +126,27 @@ const action = { tag: "nodes", method: "POST", access: "operator_write", params:
 const ofAccount = z.strictObject({ account: accountQuery("Whose the node is. Default: `default`.") });
 
 export const NODE_ROUTES = {
+  drain: route({
+    ...action,
+    id: "drain_node",
+    path: "/admin/v1/nodes/{id}/drain",
+    summary: "Drain a node",
+    description: "It gets no new request; what runs there ends there. Kept in the store, for nodes of the file too.",
+    query: ofAccount,
+    body: empty,
+    answers: acted,
+    problems: ["not_found", "store_unavailable"],
+  }),
+  undrain: route({
+    ...action,
+    id: "undrain_node",
+    path: "/admin/v1/nodes/{id}/undrain",
+    summary: "Let a drained node take requests again",
+    query: ofAccount,
+    body: empty,
+    answers: acted,
+    problems: ["not_found", "store_unavailable"],
+  }),
   cooldown: route({
     ...action,
     id: "cooldown_node",
@@ -154,6 +264,17 @@ export const GATEWAY_ROUTES = {
     summary: "This description, as OpenAPI 3.1",
     access: "read",
     answers: { 200: { description: "The document.", schema: anyDocument } },
+  }),
+  backup: route({
+    id: "backup_store",
+    method: "POST",
+    path: "/admin/v1/store/backup",
+    tag: "gateway",
+    summary: "Copy the store while it is in use",
+    access: "operator_write",
+    body: { schema: backupBody, types: json, size: "object" },
+    answers: { 201: { description: "The copy is written.", schema: backupSchema } },
+    problems: ["invalid_object", "store_unavailable"],
   }),
 };
 

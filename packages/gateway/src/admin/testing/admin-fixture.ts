@@ -87,7 +87,7 @@ function cannedSources(
   const state = (account: string, id: string) => {
     if (objects.get("node", account, id) === null) return null;
     const left = cooling.get(id) ?? null;
-    return { id, account, is_draining: false, cooldown_remaining_ms: left, in_flight: 0 };
+    return { id, account, is_draining: objects.draining.has(id), cooldown_remaining_ms: left, in_flight: 0 };
   };
   return {
     log: SILENT_LOG,

@@ -12,6 +12,7 @@ import type { ProgramHost } from "./program-host.ts";
 import {
   accountOption,
   adminOption,
+  configOption,
   countOf,
   jsonOption,
   keyEnvOption,
@@ -20,6 +21,7 @@ import {
   wideOption,
 } from "./program-options.ts";
 import type { StatusOptions } from "./status.ts";
+import type { StoreRestoreOptions } from "./store-restore.ts";
 
 export function addOperatorCommands(program: Command, host: ProgramHost): void {
   addWhole(program, host);
@@ -64,7 +66,7 @@ function addWhole(program: Command, host: ProgramHost): void {
         host.end(await exportConfiguration(terminal, options));
       }),
   );
-  const store = program.command("store").description("the store of a running gateway");
+  const store = program.command("store").description("copies of what the admin API made and of what was learned");
   connection(
     store
       .command("backup")
@@ -76,6 +78,17 @@ function addWhole(program: Command, host: ProgramHost): void {
         host.end(await backupStore(terminal, { ...options, path }));
       }),
   );
+  store
+    .command("restore")
+    .description("put a copy in the place of the store, while no gateway runs on it")
+    .argument("<path>", "the copy that zml store backup made")
+    .addOption(configOption())
+    .option("--force", "replace the store that is there", false)
+    .addOption(jsonOption())
+    .action(async (path: string, options: Omit<StoreRestoreOptions, "path">) => {
+      const { storeRestore } = await import("./store-restore.ts");
+      host.end(await storeRestore(terminal, { ...options, path }));
+    });
 }
 
 function addNodeActions(program: Command, host: ProgramHost): void {

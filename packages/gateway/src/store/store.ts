@@ -10,10 +10,8 @@ import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
 import type { StoreCallName, StoreCalls } from "./operations.ts";
 import { StoreFault } from "./store-fault.ts";
+import { STORE_FILE } from "./store-files.ts";
 import { type FromStoreThread, MEMORY, type StoreThreadStart, type ToStoreThread } from "./store-messages.ts";
-
-/** Name of the file inside `store.path`. */
-const FILE_NAME = "zml.sqlite";
 
 /** Calls that may wait at once: the control thread makes a few per second. */
 const CALLS_MAX = 1_000;
@@ -141,7 +139,7 @@ export class Store implements StoreClient {
   #running(): Worker {
     if (this.#worker !== null) return this.#worker;
     const { folder } = this.#options;
-    const start: StoreThreadStart = { path: folder === MEMORY ? MEMORY : join(folder, FILE_NAME) };
+    const start: StoreThreadStart = { path: folder === MEMORY ? MEMORY : join(folder, STORE_FILE) };
     const worker = new Worker(new URL("./store-thread.ts", import.meta.url), {
       workerData: start,
       resourceLimits: HEAP,

@@ -4,12 +4,8 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Store } from "../../store/store.ts";
 import { StoreFault, toStoreFault } from "../../store/store-fault.ts";
+import { pepperOfBackup } from "../../store/store-files.ts";
 import { readPepper } from "./pepper.ts";
-
-/** Where the pepper of a backup is. */
-function pepperOfBackup(path: string): string {
-  return `${path}.pepper`;
-}
 
 /**
  * Copies the store into a new file, consistently, while it is used.

@@ -3,6 +3,7 @@
 import { DEFAULT_ACCOUNT } from "@zml/protocol";
 import type { StoreClient } from "../../store/store.ts";
 import { StoreFault } from "../../store/store-fault.ts";
+import { PEPPER_FILE } from "../../store/store-files.ts";
 import { byKey, type Configuration } from "../configuration.ts";
 import type { GatewayLog } from "../gateway-log.ts";
 import { StartError } from "../start-error.ts";
@@ -11,7 +12,7 @@ import type { Actor, ObjectKey, WriteRefusal } from "./managed-objects.ts";
 import type { ApiObject } from "./merged-values.ts";
 import { keyText } from "./object-lists.ts";
 import type { LoadedObjects, ObjectStore } from "./object-store.ts";
-import { makePepper, PEPPER_FILE, pepperCheck, readPepper } from "./pepper.ts";
+import { makePepper, pepperCheck, readPepper } from "./pepper.ts";
 import { problemWords, refusal, refuseStore } from "./refusals.ts";
 
 /** A store that failed at the start is asked again this often, ms. */

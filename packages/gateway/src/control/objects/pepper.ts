@@ -8,10 +8,9 @@ import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSy
 import { join } from "node:path";
 import { keyDigest, PROCESS_PEPPER } from "../../config/key-digest.ts";
 import { StoreFault, toStoreFault } from "../../store/store-fault.ts";
+import { PEPPER_FILE } from "../../store/store-files.ts";
 import { MEMORY } from "../../store/store-messages.ts";
 
-/** Name of the file inside `store.path`. */
-export const PEPPER_FILE = "pepper";
 const PEPPER_BYTES = 32;
 
 /** What tells a pepper and tells nothing of it: kept in the store beside the digests. */

@@ -34,13 +34,17 @@ export interface CallerResponse {
   setHeader(name: string, value: string | number): unknown;
   /** @param fields name, value, name, value …. */
   writeHead(status: number, fields?: string[] | Record<string, string>): CallerResponse;
-  /** False: wait for `drain` before more is written. */
+  /** False: wait until `onceWritable` calls back before more is written. */
   write(chunk: Buffer | string): boolean;
+  /** The next bytes of a body that has begun, a text of Latin-1 or as they are; returns as `write`. */
+  writePiece(bytes: string | Buffer): boolean;
+  /** Calls back once when what was written has left. */
+  onceWritable(listener: () => void): void;
   end(): unknown;
   end(chunk: Buffer | string): unknown;
   end(chunk: string, encoding: "latin1"): unknown;
   /** Breaks the answer off, so that the caller can tell. */
   destroy(): unknown;
   on(event: "close" | "error", listener: () => void): unknown;
-  once(event: "close" | "drain", listener: () => void): unknown;
+  once(event: "close", listener: () => void): unknown;
 }

@@ -20,6 +20,7 @@ import { allowOrigin } from "./cross-origin.ts";
 import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
 import { Exchange } from "./exchange.ts";
+import { CallerAnswer } from "./http1/caller-answer.ts";
 import { CallerSessions, KEY_MARGIN_BYTES, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { createServer } from "./node-http.ts";
@@ -31,9 +32,13 @@ import { requestIdOf } from "./trace-ids.ts";
 /** How often the server looks for heads and requests that are too slow, ms. */
 const CHECK_INTERVAL_MS = 1000;
 
+type Options = ServerOptions<typeof IncomingMessage, typeof CallerAnswer>;
+
 export class DataServer {
   readonly #plane: DataPlane;
-  readonly #server: Server | TlsServer;
+  readonly #server:
+    | Server<typeof IncomingMessage, typeof CallerAnswer>
+    | TlsServer<typeof IncomingMessage, typeof CallerAnswer>;
   readonly #sessions: CallerSessions;
   readonly #gate: ConnectionGate;
   readonly #running = new DenseSet<Exchange>();
@@ -46,7 +51,7 @@ export class DataServer {
     this.#plane = plane;
     const { data, limits, tls } = plane.settings;
     this.#tls = tls;
-    const options: ServerOptions = {
+    const options: Options = {
       headersTimeout: data.headMs,
       // bodies have a deadline of their own, which also answers
       requestTimeout: 0,
@@ -57,6 +62,7 @@ export class DataServer {
       requireHostHeader: false,
       insecureHTTPParser: false,
       noDelay: true,
+      ServerResponse: CallerAnswer,
     };
     this.#sessions = new CallerSessions({
       settings: () => plane.settings,
@@ -142,7 +148,11 @@ export class DataServer {
     });
   }
 
-  #createTlsServer(options: ServerOptions, tls: ServerTls, handshakeTimeout: number): TlsServer {
+  #createTlsServer(
+    options: Options,
+    tls: ServerTls,
+    handshakeTimeout: number,
+  ): TlsServer<typeof IncomingMessage, typeof CallerAnswer> {
     const server = createTlsServer({
       ...options,
       ...secureContextOf(tls),

@@ -150,13 +150,13 @@ export class Exchange implements AnswerSink, DenseMember {
     return this.response.write(held);
   }
 
-  write(chunk: Buffer): boolean {
-    return this.response.write(chunk);
+  write(bytes: string | Buffer): boolean {
+    return this.response.writePiece(bytes);
   }
 
   onDrain(callback: () => void): void {
     this.#watchSlowness();
-    this.response.once("drain", () => {
+    this.response.onceWritable(() => {
       // after the end the socket's timer is the server's, for keep-alive
       if (!this.response.writableEnded) this.request.socket.setTimeout(0);
       callback();

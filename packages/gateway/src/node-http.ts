@@ -3,4 +3,4 @@
  * loads Node's own undici, and `node:http2` with it: 14 MB in every thread, for nothing that is used here.
  */
 
-export const { createServer, request } = process.getBuiltinModule("node:http");
+export const { createServer, request, ServerResponse } = process.getBuiltinModule("node:http");

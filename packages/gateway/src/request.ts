@@ -284,9 +284,9 @@ function dispatch(
         body.release();
         return exchange.commit(head, held);
       },
-      write: (chunk) => {
+      write: (bytes) => {
         noteRelayed(plane.table, attempt.booking.row);
-        return exchange.write(chunk);
+        return exchange.write(bytes);
       },
       onDrain: (callback) => exchange.onDrain(callback),
     },

@@ -70,6 +70,9 @@ export interface RoutableBody {
 
 export type BodyScan = RoutableBody | BodyRefusal;
 
+/** A span whose member has not been followed by anything yet. */
+type OpenSpan = { -readonly [Key in keyof FieldSpan]: FieldSpan[Key] };
+
 /** Answers that a body may ask for (`n`). OpenAI's bound is 128; what goes far beyond is a mistake, or an attack. */
 const ANSWERS_MAX = 1024;
 
@@ -162,7 +165,7 @@ export class BodyScanner {
   #valueStart = -1;
   #comma = -1;
   #openSpan = -1;
-  #spans: FieldSpan[] = [];
+  #spans: OpenSpan[] = [];
 
   #model: string | null = null;
   #stream = false;
@@ -436,7 +439,7 @@ export class BodyScanner {
   /** A comma at the top level: the member before it is not the last. */
   #endMember(offset: number): void {
     if (this.#openSpan >= 0) {
-      this.#spans[this.#openSpan] = { ...(this.#spans[this.#openSpan] as FieldSpan), commaAfter: offset };
+      (this.#spans[this.#openSpan] as OpenSpan).commaAfter = offset;
       this.#openSpan = -1;
     }
     this.#comma = offset;
@@ -445,7 +448,7 @@ export class BodyScanner {
   #readField(field: RoutingField, kind: JsonKind, raw: Buffer): void {
     const isHint = field === "policy" || field === "accelerator";
     const isChecked = !isHint || this.#checkHints;
-    if (isChecked && this.#spans.some((span) => span.field === field)) {
+    if (isChecked && hasField(this.#spans, field)) {
       return this.#refuseField("duplicate_field", field, `"${field}" stands more than once in the body; send it once`);
     }
     if (kind === "null" && field !== "model") {
@@ -530,6 +533,11 @@ function refusal(
 function isComplete(state: number, isInRoot: boolean): boolean {
   if (state === DONE) return true;
   return !isInRoot && (state === ZERO || state === INTEGER || state === FRACTION || state === EXPONENT_DIGITS);
+}
+
+function hasField(spans: readonly FieldSpan[], field: RoutingField): boolean {
+  for (const span of spans) if (span.field === field) return true;
+  return false;
 }
 
 function isSpace(byte: number): boolean {

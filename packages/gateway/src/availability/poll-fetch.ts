@@ -164,7 +164,7 @@ function ask({
       },
       onBody(chunk) {
         bytes += chunk.length;
-        if (bytes <= POLL_BODY_BYTES_MAX) chunks.push(chunk);
+        if (bytes <= POLL_BODY_BYTES_MAX) chunks.push(Buffer.from(chunk));
         else fail(new PollError("too_large", `the answer to a poll is larger than ${POLL_BODY_BYTES_MAX} bytes`));
       },
       onEnd() {

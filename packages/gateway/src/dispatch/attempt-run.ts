@@ -23,6 +23,9 @@ import type { RunningAttempt, Upstream } from "./upstream.ts";
 /** An answer is committed once so many of its bytes are held, whatever they say. */
 const HELD_BYTES_MAX = 64 * 1024;
 
+/** Pieces up to this size are relayed as text, which is one write with its framing; a larger one is not worth the copy. */
+const TEXT_BYTES_MAX = 16 * 1024;
+
 /** A node that keeps its connection open after the end mark of a stream gets this long to close it, ms. */
 const END_GRACE_MS = 1000;
 
@@ -43,8 +46,8 @@ export interface AttemptLimits {
 export interface AnswerSink {
   /** The commit point: the head and what was held. Called at most once, and only before `write`. */
   commit(head: AnswerHead, held: Buffer): boolean;
-  /** Returns false when the caller takes no more for now. */
-  write(chunk: Buffer): boolean;
+  /** A text holds a byte in each character. Returns false when the caller takes no more for now. */
+  write(bytes: string | Buffer): boolean;
   /** Calls back once when more can be written. */
   onDrain(callback: () => void): void;
 }
@@ -74,6 +77,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   #inspector: StreamInspector | null = null;
   #held: Buffer[] = [];
   #heldBytes = 0;
+  /** What the present read brought and is still to be relayed: a read is one write. */
+  #piece = "";
   #isAwaitingDrain = false;
   /** Set where what was relayed ends before what was read. */
   #canTakeErrorEvent: boolean | null = null;
@@ -144,8 +149,24 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   }
 
   onBody(chunk: Buffer): void {
-    if (this.#phase === "relaying") this.#relay(chunk);
-    else if (this.#phase === "holding") this.#hold(chunk);
+    if (this.#phase === "holding") this.#hold(chunk);
+    else if (this.#phase !== "relaying") return;
+    else if (chunk.length <= TEXT_BYTES_MAX) this.#piece += chunk.toString("latin1");
+    else {
+      this.#flush();
+      this.#relay(Buffer.from(chunk));
+    }
+  }
+
+  onReadEnd(): void {
+    this.#flush();
+  }
+
+  #flush(): void {
+    const piece = this.#piece;
+    if (piece === "") return;
+    this.#piece = "";
+    this.#relay(piece);
   }
 
   onEnd(): void {
@@ -156,13 +177,14 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
   }
 
   onError(error: Error): void {
+    this.#flush();
     if (this.#phase === "ended") return;
     this.#fail(faultOf(error, this.#connection?.wasStale() === true));
   }
 
   #hold(chunk: Buffer): void {
     const isFirst = this.#heldBytes === 0;
-    this.#held.push(chunk);
+    this.#held.push(Buffer.from(chunk));
     this.#heldBytes += chunk.length;
     this.#inspector?.push(chunk);
     const isDecided = this.#inspector !== null && this.#inspector.firstDataEvent !== null;
@@ -243,7 +265,8 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     if (this.#inspector?.sawDone === true) this.#awaitClose();
   }
 
-  #relay(chunk: Buffer): void {
+  #relay(chunk: string | Buffer): void {
+    if (this.#phase !== "relaying") return;
     this.#lastReadAtMs = this.#clock.nowMs();
     const inspector = this.#inspector;
     if (inspector !== null && !inspector.sawDone) {

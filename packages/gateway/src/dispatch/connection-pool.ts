@@ -124,20 +124,13 @@ export class ConnectionPool {
   }
 
   #hand(connection: NodeConnection): Connection {
-    let isHeld = true;
-    return {
-      wasStale: () => connection.wasStale,
-      send: (request, handler) => connection.send(request, handler),
-      pause: () => connection.pause(),
-      resume: () => connection.resume(),
-      release: () => {
-        if (!isHeld) return;
-        isHeld = false;
-        if (connection.isBusy) connection.abort();
-        this.#giveBack(connection);
-      },
-    };
+    return new HeldConnection(connection, this.#takeBack);
   }
+
+  readonly #takeBack = (connection: NodeConnection): void => {
+    if (connection.isBusy) connection.abort();
+    this.#giveBack(connection);
+  };
 
   #giveBack(connection: NodeConnection): void {
     const next = this.#waiting.shift();
@@ -172,6 +165,40 @@ export class ConnectionPool {
   #drop(connection: NodeConnection): void {
     this.#count -= 1;
     connection.abort();
+  }
+}
+
+/** A connection of the pool in somebody's hands. A class, since one is made for each attempt. */
+class HeldConnection implements Connection {
+  readonly #connection: NodeConnection;
+  readonly #takeBack: (connection: NodeConnection) => void;
+  #isHeld = true;
+
+  constructor(connection: NodeConnection, takeBack: (connection: NodeConnection) => void) {
+    this.#connection = connection;
+    this.#takeBack = takeBack;
+  }
+
+  wasStale(): boolean {
+    return this.#connection.wasStale;
+  }
+
+  send(request: NodeRequest, handler: NodeExchangeHandler): void {
+    this.#connection.send(request, handler);
+  }
+
+  pause(): void {
+    this.#connection.pause();
+  }
+
+  resume(): void {
+    this.#connection.resume();
+  }
+
+  release(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#takeBack(this.#connection);
   }
 }
 

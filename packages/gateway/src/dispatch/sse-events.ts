@@ -54,9 +54,10 @@ export class SseParser {
     this.#maxEventBytes = maxEventBytes;
   }
 
-  push(chunk: Buffer): void {
+  /** @param chunk bytes, or a Latin-1 view of them. */
+  push(chunk: Buffer | string): void {
     if (chunk.length === 0) return;
-    const text = chunk.toString("latin1");
+    const text = typeof chunk === "string" ? chunk : chunk.toString("latin1");
     let from = this.#afterCr && text.charCodeAt(0) === LF ? 1 : 0;
     this.#afterCr = false;
     const length = text.length;

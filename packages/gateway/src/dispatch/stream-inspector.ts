@@ -71,7 +71,8 @@ export class StreamInspector {
     return this.#finished?.size ?? 0;
   }
 
-  push(chunk: Buffer): void {
+  /** @param chunk bytes, or a Latin-1 view of them. */
+  push(chunk: Buffer | string): void {
     this.#parser.push(chunk);
   }
 

@@ -26,7 +26,9 @@ export interface OutcomeSample {
 }
 
 export class OutcomeSamples {
-  #values: number[] = [];
+  /** Grows by doubling, so that a quiet worker holds little. */
+  #values = new Float64Array(64 * SAMPLE_FIELDS.length);
+  #length = 0;
   #timer: NodeJS.Timeout | null = null;
   readonly #send: (samples: Float64Array) => void;
 
@@ -35,27 +37,34 @@ export class OutcomeSamples {
   }
 
   add(sample: OutcomeSample): void {
-    if (this.#values.length >= SAMPLES_MAX * SAMPLE_FIELDS.length) return;
-    this.#values.push(
-      sample.row,
-      sample.identity,
-      sample.placement,
-      sample.model,
-      OUTCOMES.indexOf(sample.outcome),
-      sample.promptTokens,
-      sample.outputTokens,
-      sample.firstTokenMs,
-      sample.durationMs,
-      ...TIMING_FIELDS.map((name) => Number(sample.timing[name])),
-    );
+    const at = this.#length;
+    if (at >= SAMPLES_MAX * SAMPLE_FIELDS.length) return;
+    if (at === this.#values.length) {
+      const grown = new Float64Array(2 * at);
+      grown.set(this.#values);
+      this.#values = grown;
+    }
+    const values = this.#values;
+    values[at] = sample.row;
+    values[at + 1] = sample.identity;
+    values[at + 2] = sample.placement;
+    values[at + 3] = sample.model;
+    values[at + 4] = OUTCOMES.indexOf(sample.outcome);
+    values[at + 5] = sample.promptTokens;
+    values[at + 6] = sample.outputTokens;
+    values[at + 7] = sample.firstTokenMs;
+    values[at + 8] = sample.durationMs;
+    let next = at + 9;
+    for (const name of TIMING_FIELDS) values[next++] = Number(sample.timing[name]);
+    this.#length = at + SAMPLE_FIELDS.length;
     this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
 
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#values.length === 0) return;
-    this.#send(Float64Array.from(this.#values));
-    this.#values = [];
+    if (this.#length === 0) return;
+    this.#send(this.#values.slice(0, this.#length));
+    this.#length = 0;
   }
 }

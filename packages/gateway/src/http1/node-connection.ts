@@ -47,7 +47,10 @@ export interface NodeExchangeHandler {
   /** The request goes out now. */
   onStart(): void;
   onHead(status: number, headers: ResponseHeaders): void;
+  /** The bytes are valid until it returns: whoever keeps them copies them. */
   onBody(bytes: Buffer): void;
+  /** Everything that one read brought has been told, but for the end. */
+  onReadEnd?(): void;
   onEnd(): void;
   /** `ConnectError`, `BadResponseError`, or the connection broke. */
   onError(error: Error): void;
@@ -67,6 +70,9 @@ export class NodeConnection implements ResponseHandler {
   #toSend: NodeRequest | null = null;
   /** Ends the streamed body that is going out; null: none is. */
   #endUpload: (() => void) | null = null;
+  #startMethod = "";
+  #startPath = "";
+  #start = "";
   #answers = 0;
   #openedAtMs = Number.NaN;
   /** Time of the connect, ms: one round trip. */
@@ -154,7 +160,7 @@ export class NodeConnection implements ResponseHandler {
 
   #open(request: NodeRequest): void {
     const { isTls, connectMs } = this.#target;
-    const socket = openSocket(this.#target, "http/1.1");
+    const socket = openSocket(this.#target, "http/1.1", (block, length) => this.#read(socket, block, length));
     this.#socket = socket;
     this.#toSend = request;
     this.#answers = 0;
@@ -170,7 +176,6 @@ export class NodeConnection implements ResponseHandler {
       this.#toSend = null;
       this.#write(socket, waiting);
     });
-    socket.on("data", (bytes) => this.#read(socket, bytes));
     socket.on("end", () => this.#lost(socket, LOST));
     socket.on("error", (error) => this.#lost(socket, isOpen ? error : connectErrorOf(error)));
     socket.on("close", () => {
@@ -180,9 +185,9 @@ export class NodeConnection implements ResponseHandler {
   }
 
   #write(socket: Socket, { method, path, headers, body }: NodeRequest): void {
-    let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#target.authority}\r\n`;
-    for (let index = 0; index < headers.length; index += 2) head += `${headers[index]}: ${headers[index + 1]}\r\n`;
-    head += "\r\n";
+    let head = this.#startOf(method, path);
+    for (let index = 0; index < headers.length; index += 2) head += `\r\n${headers[index]}: ${headers[index + 1]}`;
+    head += "\r\n\r\n";
     this.#sentAtMs = performance.now();
     this.#hasBytes = false;
     if (this.#tellsStale && this.#answers > 0) loopWatch.use();
@@ -207,6 +212,16 @@ export class NodeConnection implements ResponseHandler {
     socket.uncork();
   }
 
+  /** Request line and host: of one request as of the next, nearly always. */
+  #startOf(method: string, path: string): string {
+    if (method !== this.#startMethod || path !== this.#startPath) {
+      this.#startMethod = method;
+      this.#startPath = path;
+      this.#start = `${method} ${path} HTTP/1.1\r\nhost: ${this.#target.authority}`;
+    }
+    return this.#start;
+  }
+
   /** Nothing of it stays on the socket, which lives on. */
   #stream(socket: Socket, body: Readable): void {
     const goOn = (): void => void body.resume();
@@ -226,7 +241,7 @@ export class NodeConnection implements ResponseHandler {
     body.once("error", (error) => socket.destroy(error));
   }
 
-  #read(socket: Socket, bytes: Buffer): void {
+  #read(socket: Socket, block: Buffer, length: number): void {
     if (socket !== this.#socket) return;
     if (this.#handler === null) {
       // nobody asked for this
@@ -236,7 +251,7 @@ export class NodeConnection implements ResponseHandler {
     this.#hasBytes = true;
     const parser = this.#parser;
     try {
-      parser.push(bytes);
+      parser.push(block, length);
     } catch (error) {
       if (!(error instanceof BadResponseError)) throw error;
       const handler = this.#handler;
@@ -245,6 +260,8 @@ export class NodeConnection implements ResponseHandler {
       handler?.onError(error);
       return;
     }
+    if (parser !== this.#parser) return;
+    this.#handler?.onReadEnd?.();
     if (parser === this.#parser && parser.isComplete && this.#handler !== null) this.#complete();
   }
 

@@ -74,28 +74,30 @@ export class ResponseParser {
   }
 
   /**
-   * Takes bytes off the connection.
+   * Takes bytes off the connection: the first `length` of a block.
    *
    * @throws BadResponseError when they break the grammar; the connection is of no use then.
    */
-  push(bytes: Buffer): void {
+  push(block: Buffer, length: number = block.length): void {
     let at = 0;
-    while (at < bytes.length) {
+    while (at < length) {
       switch (this.#state) {
         case "head":
-          at = this.#readHead(bytes, at);
+          at = this.#readHead(block, at, length);
           break;
         case "length":
         case "chunk_data":
-          at = this.#readCounted(bytes, at);
+          at = this.#readCounted(block, at, length);
           break;
         case "until_close":
-          this.#handler.onBody(at === 0 ? bytes : bytes.subarray(at));
+          this.#handler.onBody(partOf(block, at, length));
           return;
         case "chunk_size":
         case "chunk_end":
+          at = this.#readFraming(block, at, length);
+          break;
         case "trailers":
-          at = this.#readLine(bytes, at);
+          at = this.#readLine(block, at, length);
           break;
         case "done":
           this.#hasSurplus = true;
@@ -114,14 +116,14 @@ export class ResponseParser {
     return this.#state === "done";
   }
 
-  #readHead(bytes: Buffer, from: number): number {
+  #readHead(block: Buffer, from: number, length: number): number {
     // the end mark may be split over two reads: three characters of the text before are searched again
     const known = this.#text.length;
-    this.#text += bytes.toString("latin1", from, Math.min(bytes.length, from + this.#headBytesMax + 4));
+    this.#text += block.toString("latin1", from, Math.min(length, from + this.#headBytesMax + 4));
     const end = this.#text.indexOf("\r\n\r\n", Math.max(0, known - 3));
     if (end < 0) {
       if (this.#text.length > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
-      return bytes.length;
+      return length;
     }
     if (end > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
     const head = this.#text.slice(0, end);
@@ -167,23 +169,49 @@ export class ResponseParser {
     }
   }
 
-  #readCounted(bytes: Buffer, from: number): number {
-    const end = Math.min(bytes.length, from + this.#remaining);
+  #readCounted(block: Buffer, from: number, length: number): number {
+    const end = Math.min(length, from + this.#remaining);
     this.#remaining -= end - from;
     const isLast = this.#remaining === 0;
     const isChunk = this.#state === "chunk_data";
     if (isLast) this.#state = isChunk ? "chunk_end" : "done";
-    this.#handler.onBody(from === 0 && end === bytes.length ? bytes : bytes.subarray(from, end));
+    this.#handler.onBody(partOf(block, from, end));
     return end;
   }
 
+  /** The usual framing, whole and without extension, is read off its bytes; anything else as a line. */
+  #readFraming(block: Buffer, from: number, length: number): number {
+    if (this.#text !== "") return this.#readLine(block, from, length);
+    let at = from;
+    let size = 0;
+    if (this.#state === "chunk_size") {
+      const digitsEnd = Math.min(from + SIZE_DIGITS_MAX, length);
+      for (; at < digitsEnd; at++) {
+        const digit = HEX_VALUES[block[at] as number] as number;
+        if (digit < 0) break;
+        size = size * 16 + digit;
+      }
+      if (at === from) return this.#readLine(block, from, length);
+    }
+    if (at + 1 >= length || block[at] !== CR || block[at + 1] !== LF) return this.#readLine(block, from, length);
+    if (this.#state === "chunk_end") this.#state = "chunk_size";
+    else this.#beginChunk(size);
+    return at + 2;
+  }
+
+  #beginChunk(size: number): void {
+    this.#remaining = size;
+    this.#state = size === 0 ? "trailers" : "chunk_data";
+  }
+
   /** A line of the chunk framing: a size, the empty one after a chunk's data, or one of the trailers. */
-  #readLine(bytes: Buffer, from: number): number {
-    const newline = bytes.indexOf(LF, from);
-    const end = newline < 0 ? bytes.length : newline + 1;
-    this.#text += bytes.toString("latin1", from, end);
+  #readLine(block: Buffer, from: number, length: number): number {
+    let newline = from;
+    while (newline < length && block[newline] !== LF) newline++;
+    const end = Math.min(length, newline + 1);
+    this.#text += block.toString("latin1", from, end);
     if (this.#text.length > CHUNK_LINE_MAX) throw new BadResponseError("a line of the chunk framing is too long");
-    if (newline < 0) return end;
+    if (newline === length) return end;
     if (!this.#text.endsWith("\r\n")) throw new BadResponseError("a line of the chunk framing ends without CR LF");
     const line = this.#text.slice(0, -2);
     this.#text = "";
@@ -202,19 +230,31 @@ export class ResponseParser {
     } else {
       const size = CHUNK_SIZE.exec(line)?.[1];
       if (size === undefined) throw new BadResponseError("a chunk size is malformed");
-      this.#remaining = Number.parseInt(size, 16);
-      this.#state = this.#remaining === 0 ? "trailers" : "chunk_data";
+      this.#beginChunk(Number.parseInt(size, 16));
     }
   }
 }
 
+const CR = 0x0d;
 const LF = 0x0a;
+
+/** Digits of a size that are read off their bytes: all but absurd ones, and exact in Int32. */
+const SIZE_DIGITS_MAX = 7;
+
+/** What a byte counts as a hexadecimal digit; -1: it is none. */
+const HEX_VALUES = Int8Array.from({ length: 256 }, (_, byte) => {
+  const digit = Number.parseInt(String.fromCharCode(byte), 16);
+  return Number.isNaN(digit) ? -1 : digit;
+});
+
+function partOf(block: Buffer, from: number, end: number): Buffer {
+  return from === 0 && end === block.length ? block : block.subarray(from, end);
+}
 
 /** Header fields by lower-case name; checked as a whole first, so that cutting them up can't go wrong. */
 function fieldsOf(section: string): Record<string, string> {
   if (!FIELDS.test(section)) throw new BadResponseError("a header field is malformed");
-  // without a prototype: a field may be called "constructor"
-  const headers: Record<string, string> = Object.create(null);
+  const headers: Record<string, string> = new Fields();
   for (let at = 0; at < section.length; ) {
     const newline = section.indexOf("\r\n", at);
     const end = newline < 0 ? section.length : newline;
@@ -226,6 +266,19 @@ function fieldsOf(section: string): Record<string, string> {
     at = end + 2;
   }
   return headers;
+}
+
+/**
+ * What fields are put into. It inherits nothing, since a field may be called "constructor"; and unlike an object without
+ * a prototype, which V8 makes a hash table, it has a shape, which answers of one server share.
+ */
+const Fields = makeFields();
+
+function makeFields(): new () => Record<string, string> {
+  class Empty {}
+  Object.setPrototypeOf(Empty.prototype, null);
+  Reflect.deleteProperty(Empty.prototype, "constructor");
+  return Empty as new () => Record<string, string>;
 }
 
 /** Whether a list field holds a token; the field is in lower case. */

@@ -99,6 +99,14 @@ export class StreamResponse implements CallerResponse, CallerLink {
     return this.#stream.write(chunk);
   }
 
+  writePiece(bytes: string | Buffer): boolean {
+    return this.write(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes);
+  }
+
+  onceWritable(listener: () => void): void {
+    this.#stream.once("drain", listener);
+  }
+
   end(chunk?: Buffer | string, encoding?: "latin1"): void {
     const stream = this.#stream;
     if (this.destroyed) return;
@@ -123,7 +131,7 @@ export class StreamResponse implements CallerResponse, CallerLink {
     this.#stream.on(event, listener);
   }
 
-  once(event: "close" | "drain", listener: () => void): void {
+  once(event: "close", listener: () => void): void {
     this.#stream.once(event, listener);
   }
 }

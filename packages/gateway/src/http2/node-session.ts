@@ -350,6 +350,7 @@ export class NodeStream {
     stream.on("data", (chunk: Buffer) => {
       bytes += chunk.length;
       this.#handler?.onBody(chunk);
+      this.#handler?.onReadEnd?.();
     });
     stream.on("end", () => {
       // what ended otherwise has failed, as its close says

@@ -11,6 +11,9 @@ import {
   createEvidenceRing,
   createRetryBudget,
   decide,
+  ESTIMATORS,
+  type EstimatorName,
+  PLACEMENTS_PER_NODE,
   settle,
   writeDecision,
 } from "@zml/engine";
@@ -48,7 +51,7 @@ function createBenchFleet(): Fleet {
   const random = seeded(31);
   const familiesOf = (count: number) => Array.from({ length: count }, (_, index) => `${count}-${index}`);
   const most = Math.max(...ROWS);
-  return buildFleet({
+  const fleet = buildFleet({
     nodes: FAMILIES.flatMap((count) =>
       Array.from({ length: most }, (_, row) => ({
         family: familiesOf(count)[row % count] ?? "",
@@ -63,12 +66,15 @@ function createBenchFleet(): Fleet {
       })),
     ),
     policies: FAMILIES.flatMap((count) =>
-      COST_PRIORITIES.map((costPriority) => ({
-        name: `${count}-${costPriority}`,
-        chain: familiesOf(count).map((family) => [family]),
-        costPriority,
-        latencyTargetMs: 10_000,
-      })),
+      COST_PRIORITIES.flatMap((costPriority) =>
+        ESTIMATORS.map((estimator) => ({
+          name: `${count}-${costPriority}-${estimator}`,
+          chain: familiesOf(count).map((family) => [family]),
+          costPriority,
+          estimator,
+          latencyTargetMs: 10_000,
+        })),
+      ),
     ),
     models: FAMILIES.flatMap((count, block) =>
       ROWS.map((rows) => ({
@@ -77,6 +83,25 @@ function createBenchFleet(): Fleet {
       })),
     ),
   });
+  teach(fleet, random);
+  return fleet;
+}
+
+/** What a predictor has learned of an 8B model on mixed hardware: some nodes meet the target, some do not. */
+function teach({ table }: Fleet, random: () => number): void {
+  for (let row = 0; row < table.nodeRows; row++) {
+    const placement = row * PLACEMENTS_PER_NODE;
+    const speed = 1 + 3 * random();
+    table.stepBaseMs[placement] = 6 * speed;
+    table.stepPerRequestMs[placement] = 0.02 * speed;
+    table.stepPerKvTokenMs[placement] = 4e-5 * speed;
+    table.stepPerPromptTokenMs[placement] = 0.015 * speed;
+    table.firstPerTokenMs[placement] = 0.02 * speed;
+    table.firstPerAheadMs[placement] = 0.02 * speed;
+    table.kvCapacityTokens[placement] = 400_000;
+    table.predictorSamples[placement] = 1_000;
+    table.predictionError[placement] = 0.1;
+  }
 }
 
 /** One case of the bench: its fleet, and the requests that are in flight on it. */
@@ -91,10 +116,10 @@ class Bench {
   private readonly running: { attempt: Attempt; request: ReturnType<Fleet["request"]> }[] = [];
   private nowMs = 1000;
 
-  constructor(fleet: Fleet, rows: number, families: number, mode: CostPriority) {
+  constructor(fleet: Fleet, rows: number, families: number, mode: CostPriority, estimator: EstimatorName) {
     this.fleet = fleet;
     this.model = `${families}-${rows}`;
-    this.policy = `${families}-${mode}`;
+    this.policy = `${families}-${mode}-${estimator}`;
   }
 
   /** Times so many decisions, µs each, into a column. */
@@ -149,10 +174,12 @@ function heapPerDecision(bench: Bench): number {
 function main(): void {
   const fleet = createBenchFleet();
   const cases = ROWS.flatMap((rows) =>
-    FAMILIES.flatMap((families) => COST_PRIORITIES.map((mode) => ({ rows, families, mode }))),
+    FAMILIES.flatMap((families) =>
+      COST_PRIORITIES.flatMap((mode) => ESTIMATORS.map((estimator) => ({ rows, families, mode, estimator }))),
+    ),
   ).map((labels) => ({
     ...labels,
-    bench: new Bench(fleet, labels.rows, labels.families, labels.mode),
+    bench: new Bench(fleet, labels.rows, labels.families, labels.mode, labels.estimator),
     rounds: [] as Float64Array[],
   }));
   for (let round = -1; round < ROUNDS; round++) {
@@ -163,18 +190,25 @@ function main(): void {
     }
   }
   const figures: Figure[] = [];
-  for (const { rows, families, mode, rounds } of cases) {
-    const labels = `{rows=${rows},families=${families},mode=${mode}}`;
+  for (const { rows, families, mode, estimator, rounds } of cases) {
+    const labels = `{rows=${rows},families=${families},mode=${mode}${estimator === "simple" ? "" : `,estimator=${estimator}`}}`;
     const at = (share: number) => Math.min(...rounds.map((times) => quantile(times, share)));
     const meanUs = Math.min(...rounds.map((times) => times.reduce((sum, time) => sum + time, 0) / times.length));
     figures.push({ name: `decide_p50_us${labels}`, value: at(0.5), unit: "us" });
     figures.push({ name: `decide_p99_us${labels}`, value: at(0.99), unit: "us" });
     figures.push({ name: `decide_per_second${labels}`, value: 1e6 / meanUs, unit: "1/s" });
   }
-  const small = heapPerDecision(new Bench(fleet, 10, 2, "balanced"));
-  const large = heapPerDecision(new Bench(fleet, 1_000, 2, "balanced"));
-  figures.push({ name: "decide_heap_bytes", value: small, unit: "bytes" });
-  figures.push({ name: "decide_heap_bytes_per_node", value: Math.max(0, large - small) / 990, unit: "bytes" });
+  for (const estimator of ESTIMATORS) {
+    const labels = estimator === "simple" ? "" : `{estimator=${estimator}}`;
+    const small = heapPerDecision(new Bench(fleet, 10, 2, "balanced", estimator));
+    const large = heapPerDecision(new Bench(fleet, 1_000, 2, "balanced", estimator));
+    figures.push({ name: `decide_heap_bytes${labels}`, value: small, unit: "bytes" });
+    figures.push({
+      name: `decide_heap_bytes_per_node${labels}`,
+      value: Math.max(0, large - small) / 990,
+      unit: "bytes",
+    });
+  }
   report({ bench: "decide", figures, json: isJsonAsked(process.argv.slice(2)) });
 }
 

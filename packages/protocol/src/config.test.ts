@@ -204,7 +204,7 @@ describe("the file with its defaults", () => {
       ttftTargetMs: null,
       tokenTargetMs: null,
       costPriority: "cost",
-      estimator: "simple",
+      estimator: "predictive",
       queueOnSaturation: false,
       maxQueueMs: 30_000,
       acceptableWaiting: 4,

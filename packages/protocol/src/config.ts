@@ -414,7 +414,7 @@ export const policySchema = z.strictObject(
       .describe("cost: cheapest within the target. balanced: both. latency: price is not looked at."),
     estimator: field
       .oneOf(ESTIMATORS)
-      .default("simple")
+      .default("predictive")
       .describe(
         "What tells response times: predictive, learned per model and family; or simple, by tokens per second.",
       ),

@@ -9,8 +9,9 @@ import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
 import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
-import { choosePredicted, type StartShare } from "./choose-predicted.ts";
+import { choosePredicted } from "./choose-predicted.ts";
 import { costUsd, type Estimator, meetsTargets } from "./estimate.ts";
+import type { StartShare } from "./weigh.ts";
 
 /** Fills the choice of `decision` (row, placement, reason, estimate, cost). Returns false when there is no candidate. */
 export function choose(

@@ -4,7 +4,7 @@
  */
 
 import { type FleetTable, TARGET_CLASSES } from "../fleet-table.ts";
-import type { Prediction } from "./predict.ts";
+import { P } from "./predict.ts";
 
 /** Normal quantile of the spread's probability (`PROMISE`, 0.95). */
 const PROMISE_Z = 1.645;
@@ -18,6 +18,26 @@ export interface Targets {
   responseMs: number;
 }
 
+/** Chances of one table. */
+export interface MissChances {
+  /** Probability that a request misses: that of its worst target, since it is one load that makes all of them late. */
+  own(placement: number, cells: Float64Array, responseMs: number, targets: Targets): number;
+  /** Misses that a request is expected to bring among those who run on the node: their steps get slower. O(classes). */
+  residents(row: number, placement: number, cells: Float64Array): number;
+}
+
+const chances = new WeakMap<FleetTable, MissChances>();
+
+/** The chances of a table; a thread has one table. */
+export function missChancesOf(table: FleetTable): MissChances {
+  let one = chances.get(table);
+  if (one === undefined) {
+    one = createMissChances(table);
+    chances.set(table, one);
+  }
+  return one;
+}
+
 /** Probability that an outcome is above its target. */
 function missChance(predictedMs: number, targetMs: number, spread: number): number {
   if (targetMs === Number.POSITIVE_INFINITY) return 0;
@@ -26,39 +46,37 @@ function missChance(predictedMs: number, targetMs: number, spread: number): numb
   return 1 / (1 + Math.exp(LOGISTIC_SLOPE * deviations));
 }
 
-/** Probability that a request misses: that of its worst target, since it is one load that makes all of them late. */
-export function ownMissChance(
-  table: FleetTable,
-  placement: number,
-  { firstMs, tokenMs, kvTokens }: Prediction,
-  responseMs: number,
-  targets: Targets,
-): number {
-  const firstSpread = table.firstSpread[placement] as number;
-  const tokenSpread = table.tokenSpread[placement] as number;
-  const miss = Math.max(
-    missChance(firstMs, targets.firstMs, firstSpread),
-    missChance(tokenMs, targets.tokenMs, tokenSpread),
-    missChance(responseMs, targets.responseMs, Math.max(firstSpread, tokenSpread)),
-  );
-  // it waits until memory is free, or makes another one wait: half of the chance is what nobody knows better
-  return kvTokens > (table.kvCapacityTokens[placement] as number) ? (1 + miss) / 2 : miss;
+/** Closes over the columns, as the predictor does. */
+function createMissChances(table: FleetTable): MissChances {
+  const { firstSpread, tokenSpread, kvCapacityTokens, classTargetUs, tightestUs } = table;
+  const { class0, class1, class2, class3, class4, class5, class6, class7 } = table.total;
+  const counts = [class0, class1, class2, class3, class4, class5, class6, class7];
+  return {
+    own(placement, cells, responseMs, targets) {
+      const first = firstSpread[placement] as number;
+      const token = tokenSpread[placement] as number;
+      const miss = Math.max(
+        missChance(cells[P.firstMs] as number, targets.firstMs, first),
+        missChance(cells[P.tokenMs] as number, targets.tokenMs, token),
+        missChance(responseMs, targets.responseMs, first > token ? first : token),
+      );
+      // it waits until memory is free, or makes another one wait: half of the chance is what nobody knows better
+      return (cells[P.kvTokens] as number) > (kvCapacityTokens[placement] as number) ? (1 + miss) / 2 : miss;
+    },
+    residents(row, placement, cells) {
+      if (tightestUs[row] === 0) return 0;
+      const spread = tokenSpread[placement] as number;
+      const afterMs = cells[P.residentMs] as number;
+      const beforeMs = cells[P.beforeMs] as number;
+      const first = row * TARGET_CLASSES;
+      let misses = 0;
+      for (let targetClass = 1; targetClass < TARGET_CLASSES; targetClass++) {
+        const count = (counts[targetClass] as Int32Array)[row] as number;
+        if (count <= 0) continue;
+        const targetMs = (classTargetUs[first + targetClass] as number) / 1000;
+        misses += count * (missChance(afterMs, targetMs, spread) - missChance(beforeMs, targetMs, spread));
+      }
+      return misses;
+    },
+  };
 }
-
-/** Misses that a request is expected to bring among those who run on the node: their steps get slower. O(classes). */
-export function residentMisses(table: FleetTable, row: number, placement: number, prediction: Prediction): number {
-  const { total, classTargetUs } = table;
-  const spread = table.tokenSpread[placement] as number;
-  const first = row * TARGET_CLASSES;
-  let misses = 0;
-  for (let targetClass = 1; targetClass < TARGET_CLASSES; targetClass++) {
-    const count = (total[CLASSES[targetClass] as "class1"][row] as number) || 0;
-    if (count <= 0) continue;
-    const targetMs = (classTargetUs[first + targetClass] as number) / 1000;
-    const after = missChance(prediction.residentMs, targetMs, spread);
-    misses += count * (after - missChance(prediction.beforeMs, targetMs, spread));
-  }
-  return misses;
-}
-
-const CLASSES = ["class0", "class1", "class2", "class3", "class4", "class5", "class6", "class7"] as const;

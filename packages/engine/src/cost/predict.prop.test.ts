@@ -2,8 +2,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { DEFAULT_TIMING } from "../bounds.ts";
-import { createFleetTable, type FleetTable, takePlacementRow } from "../fleet-table.ts";
-import { type Ask, createPrediction, type NodeLoad, type Prediction, predict } from "./predict.ts";
+import { createFleetTable, type FleetTable, takeNodeRow, takePlacementRow } from "../fleet-table.ts";
+import { type Ask, P, predictorOf } from "./predict.ts";
+
+/** Load of the one node. */
+interface NodeLoad {
+  depth: number;
+  own: number;
+  kvTokens: number;
+  aheadTokens: number;
+  plainTokens: number;
+}
 
 const COEFFICIENTS = Object.keys(DEFAULT_TIMING).slice(0, 8) as (keyof typeof DEFAULT_TIMING)[];
 const load = fc.record({
@@ -31,6 +40,7 @@ const coefficients = fc.tuple(
 
 function tableWith(values: readonly number[]): FleetTable {
   const table = createFleetTable({ nodes: 1, workers: 1 });
+  takeNodeRow(table, 0, { family: 0, identity: 0, maxInFlight: 256, cooldownMs: 1, priceUsdPerHour: 1 });
   takePlacementRow(table, 0);
   COEFFICIENTS.forEach((name, index) => {
     table[name][0] = values[index] as number;
@@ -38,10 +48,20 @@ function tableWith(values: readonly number[]): FleetTable {
   return table;
 }
 
-function predicted(table: FleetTable, on: NodeLoad, of: Ask, limit = Number.NaN): Prediction {
-  const into = createPrediction();
-  predict(table, 0, on, of, limit, into);
-  return into;
+function predicted(table: FleetTable, on: NodeLoad, of: Ask, limit = Number.NaN): Record<keyof typeof P, number> {
+  table.total.inFlight[0] = on.own;
+  table.foreign[0] = Math.max(0, on.depth - on.own);
+  table.total.kvTokens[0] = on.kvTokens;
+  table.total.promptTokens[0] = on.aheadTokens;
+  table.total.plainPromptTokens[0] = on.plainTokens;
+  table.concurrencyLimit[0] = limit;
+  const predictor = predictorOf(table);
+  predictor.predict(of, 0, 0);
+  const cell = (name: keyof typeof P) => predictor.cells[P[name]] as number;
+  return Object.fromEntries(Object.keys(P).map((name) => [name, cell(name as keyof typeof P)])) as Record<
+    keyof typeof P,
+    number
+  >;
 }
 
 const LATENCIES = ["firstMs", "tokenMs", "residentMs"] as const;

@@ -173,7 +173,7 @@ const BUILT_IN = {
   ttftTargetMs: Number.NaN,
   tokenTargetMs: Number.NaN,
   costPriority: "balanced",
-  estimator: "simple",
+  estimator: "predictive",
   queueOnSaturation: false,
   maxQueueMs: 30_000,
   acceptableWaiting: 4,

@@ -25,8 +25,8 @@ export const changeSchema = z
     fields: z.array(
       z.object({
         path: z.string().describe("Within the entry, such as `cost_priority`."),
-        before: z.unknown().describe("Absent or null: it was not there."),
-        after: z.unknown().describe("Absent or null: it is not there."),
+        before: z.unknown().optional().describe("Absent: it was not there."),
+        after: z.unknown().optional().describe("Absent: it is not there."),
       }),
     ),
   })

@@ -36,7 +36,7 @@ import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
 
 const json = ["application/json"] as const;
 const empty = { schema: emptyBody, types: json, size: "object" } as const;
-const yamlText = documented(z.instanceof(YamlBody), { type: "string" });
+const yamlText = documented(z.instanceof(YamlBody), { description: "A zml.yaml, as text." });
 const anyText = documented(z.unknown(), { type: "string" });
 const anyDocument = documented(z.unknown(), { type: "object" });
 

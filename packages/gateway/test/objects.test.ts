@@ -87,7 +87,7 @@ test("what the file declares is not the API's to change, and the file can't take
   const { objects } = gateway;
   assert.equal(objects.get("policy", "default", "ours")?.owner, "file");
   const put = await objects.put("policy", "default", "ours", {}, UNCONDITIONAL, OPS);
-  assert.match(refused(put, "owned_by_file"), /the policy ours is declared in the configuration file/);
+  assert.match(refused(put, "owned_by_file"), /the policy ours is declared in \S+zml\.yaml:\d+/);
   refused(await objects.remove("policy", "default", "ours", UNCONDITIONAL, OPS), "owned_by_file");
   done(await objects.put("policy", "default", "theirs", {}, UNCONDITIONAL, OPS));
   write(`${PORTS}policies: [{ name: ours }, { name: other }, { name: theirs }]\n`);

@@ -65,19 +65,23 @@ function linesOf(terminal: Terminal, { at, actor, kind, account, name, action, b
   const who = actor.kind === "key" ? `key ${actor.account === "" ? "" : `${actor.account}/`}${actor.name}` : actor.kind;
   const number = version === null ? "" : `, version ${version}`;
   const head = oneLine(`${at}  ${action} ${what}, by ${who}${number}`);
-  const fields = fieldChanges(before, after).map((field) => `    ${oneLine(fieldText(field))}`);
+  const isNew = isNothing(before);
+  const fields = fieldChanges(before, after).map((field) => `    ${oneLine(fieldText(field, isNew))}`);
   return [painted(head, hasColour(terminal), action === "deleted" ? "red" : null), ...fields];
 }
 
-/** What differs between two entries, at their first level. */
+/** What differs between two entries, at their first level; of what is gone nothing, as its making tells it. */
 function fieldChanges(before: unknown, after: unknown): FieldChange[] {
-  if (!isMapping(before) || !isMapping(after)) {
-    const isNothing = (before ?? null) === null && (after ?? null) === null;
-    return isNothing ? [] : [{ path: "", before, after }];
-  }
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])]
-    .filter((key) => !isDeepStrictEqual(before[key], after[key]))
-    .map((key) => ({ path: key, before: before[key], after: after[key] }));
+  if (isNothing(after)) return [];
+  if (!isMapping(after) || !(isMapping(before) || isNothing(before))) return [{ path: "", before, after }];
+  const was = isMapping(before) ? before : {};
+  return [...new Set([...Object.keys(was), ...Object.keys(after)])]
+    .filter((key) => !isDeepStrictEqual(was[key], after[key]))
+    .map((key) => ({ path: key, before: was[key], after: after[key] }));
+}
+
+function isNothing(value: unknown): boolean {
+  return value === null || value === undefined;
 }
 
 function isMapping(value: unknown): value is Record<string, unknown> {

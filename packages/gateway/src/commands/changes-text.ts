@@ -48,12 +48,11 @@ export function changeLines(
   return more > 0 ? [...lines, `… and ${counted(more, "object")} more: --full shows all`] : lines;
 }
 
-/** `1 to create, 2 to change, 0 to delete, 40 unchanged`, or that there is nothing to do. */
+/** `1 to create, 2 to change, 0 to delete`, or that there is nothing to do. */
 export function changeSummary(changes: readonly Change[]): string {
   const count = (action: string) => changes.filter((change) => change.action === action).length;
-  const same = count("unchanged");
-  if (same === changes.length) return `nothing to change (${counted(same, "object")} as they are)`;
-  return `${count("created")} to create, ${count("updated")} to change, ${count("deleted")} to delete, ${same} unchanged`;
+  if (!changes.some(isChange)) return "nothing to change: all of it is as it says";
+  return `${count("created")} to create, ${count("updated")} to change, ${count("deleted")} to delete`;
 }
 
 /** `cost_priority: balanced → cost`. */

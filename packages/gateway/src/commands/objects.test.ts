@@ -138,7 +138,7 @@ test("apply takes standard input, --dry-run applies nothing, and nothing to chan
   const same = await cannedAdmin(t, applied([{ ...CHANGE, action: "unchanged", fields: [] }]));
   const terminal = keptTerminal({ input: PART });
   assert.equal(await apply(terminal, applying(same.url, "-")), EXIT.ok);
-  assert.equal(terminal.stdout(), "nothing to change (1 object as they are)\n");
+  assert.equal(terminal.stdout(), "nothing to change: all of it is as it says\n");
   assert.equal(same.asked.length, 1);
 });
 

@@ -103,8 +103,9 @@ function statusLines({ status: told, totals }: Page, isColoured: boolean): strin
 }
 
 function objectsText(objects: StatusJson["objects"]): string {
-  return objects
-    .filter(({ total }) => total > 0)
+  const some = objects.filter(({ total }) => total > 0);
+  if (some.length === 0) return "none";
+  return some
     .map(({ kind, total, owners }) => {
       const parts = Object.entries(owners).filter(([, count]) => count > 0);
       return `${counted(total, kind.replaceAll("_", " "))} (${parts.map(([owner, count]) => `${count} ${owner}`).join(", ")})`;

@@ -1,7 +1,8 @@
-/** A part of a configuration file, as changes of what the API owns. Pure. */
+/** A part of a configuration file, as changes of what the API owns. */
 
 import { isDeepStrictEqual } from "node:util";
 import { type ConfigPath, DEFAULT_ACCOUNT, hasAccount, OBJECT_KINDS, type ObjectKind } from "@zml/protocol";
+import type { ConfigSource } from "../../config/read-config.ts";
 import type { ManagedObject, ObjectKey, WriteProblem, WriteRefusal } from "./managed-objects.ts";
 import type { PlannedChange } from "./object-changes.ts";
 import type { ObjectList } from "./object-list.ts";
@@ -15,7 +16,11 @@ export interface Plan {
 }
 
 /** What a part of a file asks for, or why it can't be had. */
-export function planOf(part: FileValues, current: ObjectList, { prune }: { prune: boolean }): Plan | WriteRefusal {
+export function planOf(
+  part: FileValues,
+  current: ObjectList,
+  { prune, source }: { prune: boolean; source: ConfigSource },
+): Plan | WriteRefusal {
   const foreign = otherSections(part);
   if (foreign.length > 0) return invalid(foreign);
   const changes: PlannedChange[] = [];
@@ -35,7 +40,7 @@ export function planOf(part: FileValues, current: ObjectList, { prune }: { prune
       const before = current.get(key);
       const spec = specOf(kind, entry);
       if (before !== null && isDeepStrictEqual(before.spec, spec)) continue;
-      const others = refuseOthers(key, before);
+      const others = refuseOthers(key, before, source);
       if (others !== null) return { ...others, problems: others.problems.map((problem) => ({ ...problem, path })) };
       if (kind === "key" && before === null) {
         const hint = "the gateway makes keys, and tells their value once: zml keys create, or POST /admin/v1/keys";

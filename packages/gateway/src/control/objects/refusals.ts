@@ -13,18 +13,18 @@ import type {
   WriteRefusal,
   WriteRefusalCode,
 } from "./managed-objects.ts";
-import { keyText, objectWords } from "./object-lists.ts";
+import { keyText, nameField, objectsOf, objectWords } from "./object-lists.ts";
 
 export function refusal(code: WriteRefusalCode, message: string, hint: string | null = null): WriteRefusal {
   return { kind: "refused", code, problems: [{ path: [], message, hint }] };
 }
 
-/** The refusal of a write to what somebody else owns; null: it is the API's, or nobody's. */
-export function refuseOthers(key: ObjectKey, current: ManagedObject | null): WriteRefusal | null {
+/** The refusal of a write to what somebody else owns, with the line of the file; null: it is the API's, or nobody's. */
+export function refuseOthers(key: ObjectKey, current: ManagedObject | null, source: ConfigSource): WriteRefusal | null {
   switch (current?.owner) {
     case "file": {
       const hint = "change it there; the file is read again by itself";
-      return refusal("owned_by_file", `the ${objectWords(key)} is declared in the configuration file`, hint);
+      return refusal("owned_by_file", `the ${objectWords(key)} is declared in ${lineOf(key, source)}`, hint);
     }
     case "discovery": {
       const hint = "change the source's template, or the source";
@@ -33,6 +33,16 @@ export function refuseOthers(key: ObjectKey, current: ManagedObject | null): Wri
     default:
       return null;
   }
+}
+
+/** `zml.yaml:12`: where the file declares an object. */
+function lineOf(key: ObjectKey, source: ConfigSource): string {
+  const listed = objectsOf(source.value, key.kind).find((one) => keyText(one.key) === keyText(key));
+  if (listed === undefined) return source.fileName;
+  const [place] = source.locate([
+    { path: [...listed.path, nameField(key.kind)], at: "value", message: "", hint: null },
+  ]);
+  return place === undefined ? source.fileName : `${source.fileName}:${place.line}`;
 }
 
 /** The refusal of a write whose condition does not hold; null: it holds. */

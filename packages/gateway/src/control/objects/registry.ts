@@ -74,7 +74,9 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current) ?? refuseCondition(key, current, condition);
+      const refused =
+        refuseOthers(key, current, this.#options.configuration.inForce.source) ??
+        refuseCondition(key, current, condition);
       if (refused !== null) return refused;
       if (kind === "key" && current === null) {
         return refusal("not_found", `there is no ${objectWords(key)}`, "the gateway makes keys: POST /admin/v1/keys");
@@ -96,7 +98,9 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current) ?? refuseCondition(key, current, condition);
+      const refused =
+        refuseOthers(key, current, this.#options.configuration.inForce.source) ??
+        refuseCondition(key, current, condition);
       if (refused !== null) return refused;
       if (current === null) return refusal("not_found", `there is no ${objectWords(key)}`);
       return this.#change({ key, before: current, after: null }, actor);
@@ -108,7 +112,7 @@ export class Registry implements ManagedObjects {
     { isDryRun, actor, prune }: { readonly isDryRun: boolean; readonly actor: Actor; readonly prune: boolean },
   ): Promise<ApplyResult> {
     return this.#inTurn<ApplyResult>(async () => {
-      const plan = planOf(file, this.#current(), { prune });
+      const plan = planOf(file, this.#current(), { source: this.#options.configuration.inForce.source, prune });
       if ("code" in plan) return plan;
       const changes = plan.changes.map((change) => ({
         ...change.key,
@@ -135,7 +139,7 @@ export class Registry implements ManagedObjects {
     const key: ObjectKey = { kind: "key", account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current);
+      const refused = refuseOthers(key, current, this.#options.configuration.inForce.source);
       if (refused !== null) return refused;
       if (current !== null) {
         return refusal(
@@ -160,7 +164,7 @@ export class Registry implements ManagedObjects {
     const key: ObjectKey = { kind: "key", account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current);
+      const refused = refuseOthers(key, current, this.#options.configuration.inForce.source);
       if (refused !== null) return refused;
       if (current === null) return refusal("not_found", `there is no ${objectWords(key)}`);
       const before = this.#options.configuration.inForce.api.get(keyText(key))?.digests ?? [];

@@ -97,6 +97,7 @@ test("a store that can't be read at the start leaves the file in force, and what
   const storeFolder = folder(t);
   const first = await startOn(t, PORTS, { storeFolder });
   done(await first.gateway.objects.put("policy", "default", "p", policy(1), UNCONDITIONAL, OPS));
+  const { secret = "" } = done(await first.gateway.objects.mintKey("default", "app", {}, OPS));
   await first.gateway.stop();
   const other = new DatabaseSync(join(storeFolder, "zml.sqlite"));
   t.after(() => other.close());
@@ -105,12 +106,16 @@ test("a store that can't be read at the start leaves the file in force, and what
   const { gateway, log } = await startOn(t, `${PORTS}policies: [{ name: ours }]\n`, { storeFolder });
   assert.ok(log.has("error", /can't be loaded: only the file is in force/));
   assert.equal(gateway.objects.get("policy", "default", "p"), null);
+  const status = async (headers: Record<string, string> = {}) =>
+    (await fetch(`${gateway.dataUrl}/v1/models`, { headers })).status;
+  assert.equal(await status(), 401, "there are keys, and nobody knows which");
   const put = await gateway.objects.put("policy", "default", "p", policy(2), UNCONDITIONAL, OPS);
   refused(put, "store_unavailable");
   other.exec("ROLLBACK");
   const again = await gateway.objects.put("policy", "default", "q", {}, UNCONDITIONAL, OPS);
   done(again);
   assert.deepEqual(gateway.objects.get("policy", "default", "p")?.spec, policy(1), "not lost, and not written over");
+  assert.deepEqual([await status(), await status({ authorization: `Bearer ${secret}` })], [401, 200]);
 });
 
 test("a file that takes the name of what the API made does not start, and both places are named", async (t) => {

@@ -3,12 +3,14 @@
  * as a whole, and put in force as one version; one at a time.
  */
 
-import type { Config, ConfigIssue } from "@zml/protocol";
-import { PROCESS_PEPPER } from "../config/key-digest.ts";
+import { assert } from "@zml/engine";
+import { type Config, type ConfigIssue, camelize, parseMintedKey, SCOPES } from "@zml/protocol";
+import { keyDigest, PROCESS_PEPPER } from "../config/key-digest.ts";
 import type { ConfigSource, ReadConfigResult } from "../config/read-config.ts";
 import type { ConfigSecrets, MintedSecret } from "../config/resolve-secrets.ts";
 import type { AppliedVersion } from "./objects/managed-objects.ts";
 import { type ApiObject, MergedValues, type PathOwner } from "./objects/merged-values.ts";
+import { mintSecret } from "./objects/minted-secret.ts";
 import { allObjectsOf, keyText, nameField, objectWords } from "./objects/object-lists.ts";
 
 /** An API write and a reload answer after this long without every acknowledgment, ms. */
@@ -56,6 +58,7 @@ export class Configuration {
   #inForce: Draft;
   #lastTurn: Promise<unknown> = Promise.resolve();
   #pepper: Uint8Array = PROCESS_PEPPER;
+  #areKeysUnknown = false;
 
   constructor(read: Pick<ReadFile, "config" | "source" | "secrets">, host: ConfigurationHost) {
     this.#host = host;
@@ -90,12 +93,16 @@ export class Configuration {
   draft({ read, api = this.#inForce.api }: { read?: ReadFile; api?: ReadonlyMap<string, ApiObject> }): Drafted {
     const source = read?.source ?? this.#inForce.source;
     const pepper = this.#pepper;
+    const minted = this.#areKeysUnknown ? [keyOfNobody()] : [];
     const { inForce } = this;
     if (read === undefined && api.size === 0 && inForce.api.size === 0) {
-      return { draft: { ...inForce, secrets: { ...inForce.secrets, pepper } }, warnings: [] };
+      return { draft: { ...inForce, secrets: { ...inForce.secrets, pepper, minted } }, warnings: [] };
     }
     if (read !== undefined && api.size === 0) {
-      return { draft: { source, api, config: read.config, secrets: { ...read.secrets, pepper } }, warnings: [] };
+      return {
+        draft: { source, api, config: read.config, secrets: { ...read.secrets, pepper, minted } },
+        warnings: [],
+      };
     }
     const taken = takenNames(source, api);
     if (taken.length > 0) return { problems: taken };
@@ -106,7 +113,7 @@ export class Configuration {
     });
     const placed = (issue: ConfigIssue): DraftProblem => ({ place: merged.ownerOf(issue.path), issue });
     if (built.config === undefined) return { problems: built.errors.map(placed) };
-    const secrets = { ...built.secrets, minted: mintedSecrets(built.config, api), pepper };
+    const secrets = { ...built.secrets, minted: [...minted, ...mintedSecrets(built.config, api)], pepper };
     const draft = { source, api, config: built.config, secrets };
     return { draft, warnings: built.warnings.map(placed) };
   }
@@ -114,6 +121,18 @@ export class Configuration {
   /** Drafts from now on make their digests of keys with it. */
   usePepper(pepper: Uint8Array): void {
     this.#pepper = pepper;
+  }
+
+  get areKeysUnknown(): boolean {
+    return this.#areKeysUnknown;
+  }
+
+  /**
+   * While it is not known which keys the gateway made, a port must not be open as if there were none: a key that nobody
+   * has makes each of them ask.
+   */
+  setKeysUnknown(areUnknown: boolean): void {
+    this.#areKeysUnknown = areUnknown;
   }
 
   /** Takes what is to be in force from the start on, or what says in other words what is in force. */
@@ -128,6 +147,14 @@ export class Configuration {
     const isAcknowledged = await this.#host.waitForVersion(version, ACK_DEADLINE_MS);
     return { version, isAcknowledged, warnings };
   }
+}
+
+/** A key whose value nobody knows, and which is there. */
+function keyOfNobody(): MintedSecret {
+  const parsed = parseMintedKey({ name: "unknown", scopes: SCOPES }, []);
+  assert("key" in parsed, "a key with all scopes is valid");
+  const digest = keyDigest(PROCESS_PEPPER, mintSecret());
+  return { key: { ...camelize(parsed.key), valueEnv: null }, digest, expiresAtMs: null };
 }
 
 /** The values of the keys that the gateway made. */

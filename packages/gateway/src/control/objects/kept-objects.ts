@@ -57,6 +57,10 @@ export class KeptObjects {
         { kind: loaded.kind },
         "the objects that the admin API made can't be loaded: only the file is in force",
       );
+      // the file of the pepper tells that keys were made
+      if (this.#hasPepper()) configuration.setKeysUnknown(true);
+      const drafted = configuration.draft({});
+      if ("draft" in drafted) configuration.begin(drafted.draft);
       this.#knowLater();
       return;
     }
@@ -85,7 +89,9 @@ export class KeptObjects {
     const loaded = await this.#load();
     if (loaded instanceof StoreFault) return refuseStore(loaded);
     const api = byKey(loaded.objects);
-    if (isSameApi(api, configuration.inForce.api)) return null;
+    const areKeysNew = configuration.areKeysUnknown;
+    configuration.setKeysUnknown(false);
+    if (!areKeysNew && isSameApi(api, configuration.inForce.api)) return null;
     const drafted = configuration.draft({ api });
     if ("draft" in drafted) {
       await configuration.apply(drafted.draft);
@@ -174,6 +180,14 @@ export class KeptObjects {
     if (pepper === null) return;
     this.#pepper = pepper;
     configuration.usePepper(pepper);
+  }
+
+  #hasPepper(): boolean {
+    try {
+      return readPepper(this.#options.folder) !== null;
+    } catch {
+      return true;
+    }
   }
 
   /** While the store does not tell what it holds it is asked again. */

@@ -13,6 +13,9 @@ import { MEMORY } from "../../store/store-messages.ts";
 
 const PEPPER_BYTES = 32;
 
+/** There is no file, or what stands in the place of its folder is none. */
+const ABSENT: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR"]);
+
 /** What tells a pepper and tells nothing of it: kept in the store beside the digests. */
 export function pepperCheck(pepper: Uint8Array): string {
   return keyDigest(pepper, "zml pepper").slice(0, 16);
@@ -30,7 +33,7 @@ export function readPepper(folder: string): Uint8Array | null {
   try {
     bytes = readFileSync(path);
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
+    if (error instanceof Error && "code" in error && ABSENT.has(String(error.code))) return null;
     throw toStoreFault(error, path);
   }
   if (bytes.length === PEPPER_BYTES) return bytes;

@@ -37,7 +37,10 @@ let toldMs = 0;
 const left = await runCases(cases, store, {
   processes: values.processes === undefined ? availableParallelism() : numberOf("processes", values.processes),
   budgetMs: values["budget-min"] === undefined ? Infinity : numberOf("budget-min", values["budget-min"]) * 60_000,
-  isBoundWanted: ({ section }) => section === "headline" && !values.quick,
+  extraOf: ({ section }) => {
+    if (values.quick) return null;
+    return section === "hindsight" ? "hindsight" : section === "headline" ? "bound" : null;
+  },
   onProgress: (done, all, of) => {
     // standard output belongs to the figures
     if (performance.now() - toldMs < 2_000 && done < all) return;

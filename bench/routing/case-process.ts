@@ -1,14 +1,17 @@
 /** Child of the routing bench: runs the cases that it is sent, and sends each result as soon as it is there. */
 
-import type { PolicyName } from "@zml/simulator/virtual";
+import type { PolicyName, ReportJson } from "@zml/simulator/virtual";
 import type { RoutingCase } from "./grid.ts";
-import { type BoundResult, type CaseResult, prepareCase } from "./run-case.ts";
+import { type BoundResult, type CaseResult, type HindsightResult, prepareCase } from "./run-case.ts";
+
+export type CaseExtra = "bound" | "hindsight";
 
 /** To the child: a case, and what is wanted of it. */
 export interface CaseOrder {
   readonly of: RoutingCase;
   readonly policies: readonly PolicyName[];
-  readonly isBoundWanted: boolean;
+  /** What of it is wanted that belongs to no policy. */
+  readonly extra: CaseExtra | null;
 }
 
 /** From the child. */
@@ -16,13 +19,20 @@ export type CaseNews =
   | { readonly kind: "ready" }
   | { readonly kind: "result"; readonly result: CaseResult }
   | { readonly kind: "bound"; readonly bound: BoundResult }
+  | { readonly kind: "hindsight"; readonly hindsight: readonly HindsightResult[] }
   | { readonly kind: "failed"; readonly message: string };
 
-process.on("message", async ({ of, policies, isBoundWanted }: CaseOrder) => {
+process.on("message", async ({ of, policies, extra }: CaseOrder) => {
   try {
     const prepared = prepareCase(of);
-    for (const policy of policies) await tell({ kind: "result", result: prepared.run(policy) });
-    if (isBoundWanted) await tell({ kind: "bound", bound: prepared.bound() });
+    const reports: [PolicyName, ReportJson][] = [];
+    for (const policy of policies) {
+      const result = prepared.run(policy);
+      reports.push([policy, result.report]);
+      await tell({ kind: "result", result });
+    }
+    if (extra === "bound") await tell({ kind: "bound", bound: prepared.bound() });
+    if (extra === "hindsight") await tell({ kind: "hindsight", hindsight: prepared.hindsight(reports) });
     await tell({ kind: "ready" });
   } catch (error) {
     await tell({ kind: "failed", message: error instanceof Error ? error.message : String(error) });

@@ -12,7 +12,16 @@ import {
   type WorkloadName,
 } from "@zml/simulator/virtual";
 
-export const SECTIONS = ["headline", "workloads", "fleets", "information", "prices", "failures", "targets"] as const;
+export const SECTIONS = [
+  "headline",
+  "workloads",
+  "fleets",
+  "information",
+  "prices",
+  "failures",
+  "targets",
+  "hindsight",
+] as const;
 export type Section = (typeof SECTIONS)[number];
 
 export interface RoutingCase {
@@ -204,6 +213,17 @@ const FULL: readonly Part[] = [
       "all interactive": { class_shares: { interactive: 1 } },
       "all batch": { class_shares: { batch: 1 } },
     },
+  },
+  {
+    // ORA-2: the two middle windows of 300 s
+    section: "hindsight",
+    ...F3_W1,
+    durationS: 1_200,
+    warmUpS: 0,
+    loads: [0.4, 0.6, 0.9],
+    policies: ["CHAIN", "SPL", "MEL-C", "ORA-1", ...ZML],
+    seeds: [1, 2],
+    axes: { "windows of 300 s": { series_every_s: 300 } },
   },
 ];
 

@@ -8,19 +8,22 @@ import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSyn
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { PolicyName } from "@zml/simulator/virtual";
+import type { CaseExtra } from "./case-process.ts";
 import type { RoutingCase } from "./grid.ts";
-import type { BoundResult, CaseResult } from "./run-case.ts";
+import type { BoundResult, CaseResult, HindsightResult } from "./run-case.ts";
 
 interface Line {
   readonly key: string;
   readonly result?: CaseResult;
   readonly bound?: BoundResult;
+  readonly hindsight?: readonly HindsightResult[];
 }
 
 export class ResultStore {
   readonly #file: string | null;
   readonly #results = new Map<string, CaseResult>();
   readonly #bounds = new Map<string, BoundResult>();
+  readonly #hindsights = new Map<string, readonly HindsightResult[]>();
 
   /** @param file null: nothing is kept beyond the process. */
   constructor(file: string | null) {
@@ -32,6 +35,7 @@ export class ResultStore {
       const line = lineOf(text);
       if (line?.result !== undefined) this.#results.set(line.key, line.result);
       if (line?.bound !== undefined) this.#bounds.set(line.key, line.bound);
+      if (line?.hindsight !== undefined) this.#hindsights.set(line.key, line.hindsight);
     }
   }
 
@@ -49,8 +53,9 @@ export class ResultStore {
     this.#append({ key, result });
   }
 
-  hasBound(of: RoutingCase): boolean {
-    return this.#bounds.has(keyOf(of, "bound"));
+  hasExtra(of: RoutingCase, extra: CaseExtra): boolean {
+    const kept = extra === "bound" ? this.#bounds : this.#hindsights;
+    return kept.has(keyOf(of, extra));
   }
 
   bound(of: RoutingCase): BoundResult | undefined {
@@ -61,6 +66,16 @@ export class ResultStore {
     const key = keyOf(of, "bound");
     this.#bounds.set(key, bound);
     this.#append({ key, bound });
+  }
+
+  hindsight(of: RoutingCase): readonly HindsightResult[] | undefined {
+    return this.#hindsights.get(keyOf(of, "hindsight"));
+  }
+
+  addHindsight(of: RoutingCase, hindsight: readonly HindsightResult[]): void {
+    const key = keyOf(of, "hindsight");
+    this.#hindsights.set(key, hindsight);
+    this.#append({ key, hindsight });
   }
 
   #append(line: Line): void {

@@ -31,7 +31,7 @@ it("the sustained rate is where the line falls through 99 % for the last time, a
 
 const small = { loads: [0.2], policies: ["WLR", "CHAIN", "zml-cost"], seeds: [1, 2], durationS: 15 } as const;
 const cases = casesOf("quick", { ...small, fleets: ["F2"], workloads: ["W1"] });
-const options = { processes: 2, budgetMs: 60_000, isBoundWanted: () => false, onProgress: () => undefined };
+const options = { processes: 2, budgetMs: 60_000, extraOf: () => null, onProgress: () => undefined };
 
 it("a grid gives each policy the same requests, and the same bytes from any process, twice", async () => {
   const run = async (processes: number) => {
@@ -98,5 +98,5 @@ it("first seeds come first, and every axis is there", () => {
     "W8",
     "W9",
   ]);
-  assert.equal(new Set(all.map(({ section }) => section)).size, 7);
+  assert.equal(new Set(all.map(({ section }) => section)).size, 8);
 });

@@ -3,7 +3,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import type { CaseNews, CaseOrder } from "./case-process.ts";
+import type { CaseExtra, CaseNews, CaseOrder } from "./case-process.ts";
 import type { RoutingCase } from "./grid.ts";
 import type { ResultStore } from "./result-store.ts";
 
@@ -11,7 +11,7 @@ export interface RunOptions {
   readonly processes: number;
   /** No case is begun after so long. */
   readonly budgetMs: number;
-  readonly isBoundWanted: (of: RoutingCase) => boolean;
+  readonly extraOf: (of: RoutingCase) => CaseExtra | null;
   /** Told after each result: how many of all there are. */
   readonly onProgress: (done: number, all: number, of: RoutingCase) => void;
 }
@@ -28,12 +28,17 @@ export async function runCases(
   options: RunOptions,
 ): Promise<number> {
   const orders = cases.flatMap((of): CaseOrder[] => {
-    const policies = of.policies.filter((policy) => !store.has(of, policy));
-    const isBoundWanted = options.isBoundWanted(of) && !store.hasBound(of);
-    return policies.length === 0 && !isBoundWanted ? [] : [{ of, policies, isBoundWanted }];
+    const extra = options.extraOf(of);
+    const isExtraMissing = extra !== null && !store.hasExtra(of, extra);
+    // hindsight looks at all policies of its case
+    const isWhole = extra === "hindsight" && isExtraMissing;
+    const policies = of.policies.filter((policy) => isWhole || !store.has(of, policy));
+    return policies.length === 0 && !isExtraMissing ? [] : [{ of, policies, extra: isExtraMissing ? extra : null }];
   });
   const all = cases.reduce((sum, of) => sum + of.policies.length, 0);
-  let done = all - orders.reduce((sum, { policies }) => sum + policies.length, 0);
+  const missing = () =>
+    orders.reduce((sum, { of, policies }) => sum + policies.filter((policy) => !store.has(of, policy)).length, 0);
+  let done = all - missing();
   const untilMs = performance.now() + options.budgetMs;
   const next = (): CaseOrder | undefined => (performance.now() < untilMs ? orders.shift() : undefined);
   const children = Array.from({ length: Math.min(options.processes, orders.length) }, () =>
@@ -44,9 +49,10 @@ export async function runCases(
       children.map((child) =>
         serve(child, next, (of, news) => {
           if (news.kind === "bound") store.addBound(of, news.bound);
+          if (news.kind === "hindsight") store.addHindsight(of, news.hindsight);
           if (news.kind !== "result") return;
+          if (!store.has(of, news.result.policy)) done += 1;
           store.add(of, news.result);
-          done += 1;
           options.onProgress(done, all, of);
         }),
       ),
@@ -54,7 +60,7 @@ export async function runCases(
   } finally {
     await Promise.all(children.map(stop));
   }
-  return orders.reduce((sum, { policies }) => sum + policies.length, 0);
+  return missing();
 }
 
 /** Gives a child one order after the other until there is none. */

@@ -9,7 +9,7 @@ import { type PolicyName, policyOptions } from "./policies.ts";
 import { type ReportJson, reportOf, seriesOf } from "./report.ts";
 import { type RequestClass, requestClasses } from "./request-classes.ts";
 import { type Scenario, ScenarioError, type ScenarioTargets } from "./scenario.ts";
-import { simulate } from "./simulate.ts";
+import { type SimulationResult, simulate } from "./simulate.ts";
 import { readTrace } from "./traces/read-trace.ts";
 import { createWorkload, type Workload, type WorkloadSource } from "./workload.ts";
 import { presetSources } from "./workload-presets.ts";
@@ -88,14 +88,14 @@ export function prepareScenario(scenario: Scenario, folder: string): PreparedSce
 const SAMPLE_RPS = 2;
 const SAMPLE_S = 3_600;
 
-/** Runs one policy. The same scenario and policy give the same report, byte for byte. */
-export function runPolicy(
+/** What became of every request under one policy. */
+export function simulatePolicy(
   prepared: PreparedScenario,
   name: PolicyName,
   onProgress?: (share: number) => void,
-): ReportJson {
+): SimulationResult {
   const { scenario, plan, classes, workload, failures, prices } = prepared;
-  const result = simulate({
+  return simulate({
     plan,
     classes,
     workload,
@@ -110,6 +110,16 @@ export function runPolicy(
     seed: scenario.seed,
     ...(onProgress === undefined ? {} : { onProgress }),
   });
+}
+
+/** Runs one policy. The same scenario and policy give the same report, byte for byte. */
+export function runPolicy(
+  prepared: PreparedScenario,
+  name: PolicyName,
+  onProgress?: (share: number) => void,
+): ReportJson {
+  const { scenario, plan, classes, workload } = prepared;
+  const result = simulatePolicy(prepared, name, onProgress);
   const everyS = scenario.series_every_s;
   return {
     ...reportOf(result, { plan, workload, classes, warmUpMs: scenario.workload.warm_up_s * 1000 }),

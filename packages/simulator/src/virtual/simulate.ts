@@ -72,7 +72,7 @@ const LEARN = 9;
 const TURN = 10;
 
 /** Time that a streamed token costs on its way, ms (§2.1). */
-const STREAM_TOKEN_MS = 0.05;
+export const STREAM_TOKEN_MS = 0.05;
 /** The poller refreshes medians about as often. */
 const LEARN_EVERY_MS = 1_000;
 /** A run whose last requests take longer than this after the last arrival is stuck. */

@@ -88,6 +88,31 @@ export class VirtualNode {
     this.#options = options;
   }
 
+  /**
+   * The node as it is, to go on by itself. O(sequences).
+   *
+   * @param options of the copy: hardware and limits are those of the original.
+   * @throws Error when prefixes are cached: copies of caches are not made.
+   */
+  copy(options: VirtualNodeOptions): VirtualNode {
+    if (this.#cache.size > 0) throw new Error("a node with cached prefixes can't be copied");
+    const copy = new VirtualNode(options);
+    copy.nextEventMs = this.nextEventMs;
+    copy.busy.push(...this.busy);
+    Object.assign(copy.totals, this.totals);
+    copy.#running = this.#running.map((sequence) => ({ ...sequence }));
+    copy.#waiting = this.#waiting.slice(this.#firstWaiting).map((sequence) => ({ ...sequence }));
+    copy.#prefilling = this.#prefilling;
+    copy.#context = this.#context;
+    copy.#slowness = this.#slowness;
+    copy.#runStartMs = this.#runStartMs;
+    copy.#runSteps = this.#runSteps;
+    copy.#isDecodeRun = this.#isDecodeRun;
+    copy.#perStepMs = this.#perStepMs;
+    copy.#growthMs = this.#growthMs;
+    return copy;
+  }
+
   /** Tokens that its KV cache holds. */
   get capacityTokens(): number {
     return this.#options.constants.kvCapacityTokens;

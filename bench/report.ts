@@ -73,7 +73,8 @@ function isMet(value: number, goal: string): boolean {
   }
 }
 
-function machineOf(): { cpu: string; cores: number; node: string; platform: string } {
+/** What the bench ran on. */
+export function machineOf(): { cpu: string; cores: number; node: string; platform: string } {
   return {
     cpu: cpus()[0]?.model.trim() ?? "unknown",
     cores: availableParallelism(),

@@ -1,18 +1,20 @@
 /**
  * Quality of routing: ZML beside the field's rules on fleets in virtual time, with the production engine
  * (docs/benchmarks/routing.md). `--quick` is one fleet and two workloads in under a minute. The whole grid goes on where
- * it was ended, as long as the sources are the same.
+ * it was ended, as long as the sources are the same; `--write` puts its outcome into the page.
  */
 
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { POLICY_NAMES } from "@zml/simulator/virtual";
-import { report } from "./report.ts";
+import { machineOf, report } from "./report.ts";
 import { cellsOf, meanOf, type RoutingCell } from "./routing/cells.ts";
 import { figuresOf } from "./routing/figures.ts";
 import { casesOf, FLEET_NAMES, type GridFilter, SECTIONS, WORKLOAD_NAMES } from "./routing/grid.ts";
+import { outcomeOf } from "./routing/outcome.ts";
 import { ResultStore, resultsFile } from "./routing/result-store.ts";
 import { nameOf, runCases } from "./routing/run-cases.ts";
+import { writeOutcome } from "./routing/write-page.ts";
 
 const { values } = parseArgs({
   options: {
@@ -28,6 +30,7 @@ const { values } = parseArgs({
     "duration-s": { type: "string" },
     processes: { type: "string" },
     "budget-min": { type: "string" },
+    write: { type: "boolean", default: false },
   },
 });
 const startMs = performance.now();
@@ -50,6 +53,7 @@ const left = await runCases(cases, store, {
 });
 const cells = cellsOf(cases, store);
 if (left > 0) process.stderr.write(`the budget left out ${left} runs: run the same command again to go on\n`);
+if (values.write) writeOutcome(outcomeOf(cases, store, cells, { machine: machineOf(), leftOut: left }));
 const figures = figuresOf(cells);
 report({
   bench: "routing",

@@ -197,7 +197,15 @@ const FULL: readonly Part[] = [
       },
       "no metrics for 30 s": { failures: [{ kind: "blackout", from_s: 300, to_s: 330 }] },
       "spot nodes, an hour in 225 s": {
-        failures: [{ kind: "spot", mean_up_s: 900, mean_down_s: 340, notice_s: 8, cold_start_s: 11, shock: 0.3 }],
+        failures: ["MI300X", "H100", "A100", "L40S"].map((family) => ({
+          kind: "spot",
+          families: [family],
+          mean_up_s: 900,
+          mean_down_s: 340,
+          notice_s: 8,
+          cold_start_s: 11,
+          shock: 0.3,
+        })),
       },
     },
   },

@@ -1,0 +1,37 @@
+/** Writes docs/benchmarks/routing.md's numbers and plots anew, from the outcome that stands beside it. */
+
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Outcome } from "./outcome.ts";
+import { partsOf, plotsOf, renewed } from "./page.ts";
+
+const FOLDER = fileURLToPath(new URL("../../docs/benchmarks/", import.meta.url));
+
+/** Keeps an outcome, and writes the page from it. */
+export function writeOutcome(outcome: Outcome): void {
+  writeFileSync(join(FOLDER, "routing.json"), jsonOf(outcome));
+  for (const [name, text] of Object.entries(renderedPage())) writeFileSync(join(FOLDER, name), text);
+}
+
+/** Files of the page by name, as they should be by the outcome that is kept. */
+export function renderedPage(): Readonly<Record<string, string>> {
+  const outcome = JSON.parse(readFileSync(join(FOLDER, "routing.json"), "utf8")) as Outcome;
+  const page = readFileSync(join(FOLDER, "routing.md"), "utf8");
+  return { "routing.md": renewed(page, partsOf(outcome)), ...plotsOf(outcome) };
+}
+
+/** A file of the page as it stands; null: it is not there. */
+export function standingPage(name: string): string | null {
+  const path = join(FOLDER, name);
+  return existsSync(path) ? readFileSync(path, "utf8") : null;
+}
+
+/** One line per entry of a list, so that a change shows where it is. */
+function jsonOf(outcome: Outcome): string {
+  const members = Object.entries(outcome).map(([name, value]) => {
+    if (!Array.isArray(value)) return `${JSON.stringify(name)}: ${JSON.stringify(value)}`;
+    return `${JSON.stringify(name)}: [\n${value.map((entry) => JSON.stringify(entry)).join(",\n")}\n]`;
+  });
+  return `{\n${members.join(",\n")}\n}\n`;
+}

@@ -23,6 +23,7 @@ const tasks = {
   "bench:fleet": "bench/fleet.ts",
   "bench:clients": "bench/clients.ts",
   "bench:routing": "bench/routing.ts",
+  "bench:fidelity": "bench/fidelity.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

@@ -373,7 +373,7 @@ function priceStep(cells: readonly RoutingCell[]): Verdict[] {
   const step = prices.find(({ axis }) => axis === "cheapest family doubles");
   const always = prices.find(({ axis }) => axis === "cheapest family is twice as dear");
   if (step === undefined || always === undefined) return [];
-  const rows = step.reports[0]?.nodes.flatMap(({ family }, row) => (family === "L40S" ? [row] : [])) ?? [];
+  const rows = step.reports[0]?.nodes.flatMap(({ family }, row) => (family === "MI300X" ? [row] : [])) ?? [];
   const share = (cell: RoutingCell, fromS: number, toS: number) =>
     meanStretch(cell, fromS, toS, (at) => rows.reduce((sum, row) => sum + at.nodeShare(row), 0));
   const [before, at, goal] = [share(step, 300, 450), share(step, 450, 460), share(always, 450, 460)];
@@ -382,7 +382,7 @@ function priceStep(cells: readonly RoutingCell[]): Verdict[] {
   return [
     {
       goal: 9,
-      asked: "cheapest family doubles in price: traffic moved with the next requests",
+      asked: "the cheapest family per token (MI300X) doubles in price: traffic moved with the next requests",
       measured: `its share ${percent(before)} before, ${percent(at)} in the 10 s after, ${percent(goal)} where it was dear from the start`,
       isMet: Math.abs(at - goal) <= Math.max(0.05, 0.25 * Math.abs(before - goal)),
     },
@@ -395,8 +395,59 @@ function priceStep(cells: readonly RoutingCell[]): Verdict[] {
   ];
 }
 
-function predictions(_cells: readonly RoutingCell[]): Verdict[] {
-  return [];
+/** Means over the headline's loads up to 100 %, each a mean over its seeds. */
+export function predictionErrors(cells: readonly RoutingCell[]) {
+  const own = headlineOf(cells).filter(({ policy, load }) => policy === JUDGED && load <= 1 + 1e-9);
+  const reports = own.flatMap((cell) => cell.reports.flatMap(({ prediction }) => prediction ?? []));
+  return (["first_token", "token_time", "response"] as const).flatMap((kind) => {
+    const errors = reports.flatMap((prediction) => prediction[kind] ?? []);
+    if (errors.length === 0) return [];
+    const mean = (of: (error: (typeof errors)[number]) => number) =>
+      errors.reduce((sum, error) => sum + of(error), 0) / errors.length;
+    return [
+      {
+        kind,
+        median: mean((error) => error.median_error),
+        p90: mean((error) => error.p90_error),
+        covered: mean((error) => error.covered),
+      },
+    ];
+  });
+}
+
+function predictions(cells: readonly RoutingCell[]): Verdict[] {
+  const errors = predictionErrors(cells);
+  if (errors.length === 0) return [];
+  const own = headlineOf(cells).filter(({ policy, load }) => policy === JUDGED && load >= 0.6 && load <= 1 + 1e-9);
+  const learned = own.flatMap((cell) =>
+    cell.reports.flatMap(({ prediction }) => Object.entries(prediction?.learned ?? {})),
+  );
+  const slow = learned.filter(([, at]) => at === null || (at.requests > 500 && at.seconds > 300));
+  const names = { first_token: "first token", token_time: "token time", response: "response of the length that came" };
+  const list = (of: (error: (typeof errors)[number]) => number) =>
+    errors.map((error) => `${names[error.kind]} ${percent(of(error))}`).join(", ");
+  return [
+    {
+      goal: 10,
+      asked: "prediction: median error ≤ 8 %",
+      measured: list(({ median }) => median),
+      isMet: errors.every(({ median }) => median <= 0.08),
+    },
+    {
+      goal: 10,
+      asked: "P95 covers 93 to 97 %",
+      measured: list(({ covered }) => covered),
+      isMet: errors
+        .filter(({ kind }) => kind !== "response")
+        .every(({ covered }) => covered >= 0.93 && covered <= 0.97),
+    },
+    {
+      goal: 10,
+      asked: "a new family is known (100 predictions in a row with a median error ≤ 8 %) within 300 s or 500 requests",
+      measured: `${learned.length - slow.length} of ${learned.length} families of runs at 60 to 100 % load`,
+      isMet: slow.length === 0,
+    },
+  ];
 }
 
 function frontier(cells: readonly RoutingCell[]): Verdict[] {

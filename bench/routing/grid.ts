@@ -163,11 +163,11 @@ const FULL: readonly Part[] = [
     axes: {
       "cheapest family doubles": {
         series_every_s: 10,
-        prices: [{ kind: "step", families: ["L40S"], at_s: 450, factor: 2 }],
+        prices: [{ kind: "step", families: ["MI300X"], at_s: 450, factor: 2 }],
       },
       "cheapest family is twice as dear": {
         series_every_s: 10,
-        prices: [{ kind: "step", families: ["L40S"], at_s: 0, factor: 2 }],
+        prices: [{ kind: "step", families: ["MI300X"], at_s: 0, factor: 2 }],
       },
       "one family, 8 times apart": {
         prices: [

@@ -2,7 +2,15 @@
 
 import type { FleetName, PolicyName, ReportJson, WorkloadName } from "@zml/simulator/virtual";
 import { meanOf, type RoutingCell } from "./cells.ts";
-import { type HindsightCell, regressionsOf, regretsOf, sustainedOf, type Verdict, verdictsOf } from "./goals.ts";
+import {
+  type HindsightCell,
+  predictionErrors,
+  regressionsOf,
+  regretsOf,
+  sustainedOf,
+  type Verdict,
+  verdictsOf,
+} from "./goals.ts";
 import type { RoutingCase, Section } from "./grid.ts";
 import { meanInterval } from "./intervals.ts";
 import type { ResultStore } from "./result-store.ts";
@@ -55,6 +63,7 @@ export interface Outcome {
     readonly points: number;
     readonly cost_ratio: number;
   }[];
+  readonly predictions: ReturnType<typeof predictionErrors>;
   readonly verdicts: readonly Verdict[];
 }
 
@@ -91,6 +100,7 @@ export function outcomeOf(
       points: rounded(points),
       cost_ratio: rounded(costRatio),
     })),
+    predictions: predictionErrors(cells),
     verdicts: verdictsOf(cells, hindsight),
   };
 }

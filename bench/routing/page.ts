@@ -14,6 +14,7 @@ export function partsOf(outcome: Outcome): Readonly<Record<string, string>> {
     bounds: boundTable(outcome),
     workloads: sectionTables(outcome, "workloads"),
     fleets: sectionTables(outcome, "fleets"),
+    predictions: predictionTable(outcome),
     regressions: regressionTable(outcome),
     information: axisTable(outcome, "information"),
     prices: axisTable(outcome, "prices"),
@@ -254,6 +255,18 @@ function sectionTables({ cells }: Outcome, section: OutcomeCell["section"]): str
         ...[...SETTINGS, "ORA-1" as const].flatMap(pair),
       ];
     }),
+  );
+}
+
+function predictionTable({ predictions }: Outcome): string {
+  return table(
+    ["predicted", "median error", "P90 of the error", "covered by P95"],
+    predictions.map(({ kind, median, p90, covered }) => [
+      kind.replaceAll("_", " "),
+      `${share(median)} %`,
+      `${share(p90)} %`,
+      `${share(covered)} %`,
+    ]),
   );
 }
 

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { type FidelityOutcome, fidelityParts } from "./fidelity-page.ts";
 import type { Outcome } from "./outcome.ts";
 import { partsOf, plotsOf, renewed } from "./page.ts";
 
@@ -11,14 +12,34 @@ const FOLDER = fileURLToPath(new URL("../../docs/benchmarks/", import.meta.url))
 /** Keeps an outcome, and writes the page from it. */
 export function writeOutcome(outcome: Outcome): void {
   writeFileSync(join(FOLDER, "routing.json"), jsonOf(outcome));
+  writePage();
+}
+
+/** Keeps an outcome of `bench:fidelity`, and writes the page from it. */
+export function writeFidelity(outcome: FidelityOutcome): void {
+  writeFileSync(join(FOLDER, "routing-fidelity.json"), jsonOf(outcome));
+  writePage();
+}
+
+function writePage(): void {
   for (const [name, text] of Object.entries(renderedPage())) writeFileSync(join(FOLDER, name), text);
+}
+
+function read<Kept>(name: string): Kept | null {
+  const text = standingPage(name);
+  return text === null ? null : (JSON.parse(text) as Kept);
 }
 
 /** Files of the page by name, as they should be by the outcome that is kept. */
 export function renderedPage(): Readonly<Record<string, string>> {
-  const outcome = JSON.parse(readFileSync(join(FOLDER, "routing.json"), "utf8")) as Outcome;
+  const outcome = read<Outcome>("routing.json");
+  const fidelity = read<FidelityOutcome>("routing-fidelity.json");
   const page = readFileSync(join(FOLDER, "routing.md"), "utf8");
-  return { "routing.md": renewed(page, partsOf(outcome)), ...plotsOf(outcome) };
+  const parts = {
+    ...(outcome === null ? {} : partsOf(outcome)),
+    ...(fidelity === null ? {} : fidelityParts(fidelity)),
+  };
+  return { "routing.md": renewed(page, parts), ...(outcome === null ? {} : plotsOf(outcome)) };
 }
 
 /** A file of the page as it stands; null: it is not there. */
@@ -28,7 +49,7 @@ export function standingPage(name: string): string | null {
 }
 
 /** One line per entry of a list, so that a change shows where it is. */
-function jsonOf(outcome: Outcome): string {
+function jsonOf(outcome: Outcome | FidelityOutcome): string {
   const members = Object.entries(outcome).map(([name, value]) => {
     if (!Array.isArray(value)) return `${JSON.stringify(name)}: ${JSON.stringify(value)}`;
     return `${JSON.stringify(name)}: [\n${value.map((entry) => JSON.stringify(entry)).join(",\n")}\n]`;

@@ -18,6 +18,11 @@ export interface Records {
   readonly outputTokens: Int32Array;
   /** Times that it was sent again. */
   readonly restarts: Uint8Array;
+  /** What the engine predicted and promised, ms. NaN: nothing, or the request was sent again. */
+  readonly predictedFirstMs: Float64Array;
+  readonly predictedTokenMs: Float64Array;
+  readonly promisedFirstMs: Float64Array;
+  readonly promisedTokenMs: Float64Array;
 }
 
 export const SERVED = REQUEST_ENDS.indexOf("served");
@@ -34,5 +39,9 @@ export function createRecords(count: number): Records {
     node: new Int16Array(count).fill(-1),
     outputTokens: new Int32Array(count),
     restarts: new Uint8Array(count),
+    predictedFirstMs: new Float64Array(count).fill(Number.NaN),
+    predictedTokenMs: new Float64Array(count).fill(Number.NaN),
+    promisedFirstMs: new Float64Array(count).fill(Number.NaN),
+    promisedTokenMs: new Float64Array(count).fill(Number.NaN),
   };
 }

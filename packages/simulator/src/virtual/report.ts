@@ -2,6 +2,7 @@
 
 import type { FleetPlan } from "./fleet-plan.ts";
 import { busyUsd, provisionedUsd } from "./money.ts";
+import { type PredictionJson, predictionsOf } from "./prediction-report.ts";
 import { FAILED, REJECTED, SERVED } from "./records.ts";
 import { isWithinTargets, type RequestClass } from "./request-classes.ts";
 import type { SimulationResult } from "./simulate.ts";
@@ -47,6 +48,8 @@ export interface ReportJson extends ClassJson {
   readonly prefix_share: number;
   readonly classes: Readonly<Record<string, ClassJson>>;
   readonly nodes: readonly NodeJson[];
+  /** Null: the policy predicts nothing that is told. */
+  readonly prediction: PredictionJson | null;
   /** Where the scenario asks for it. */
   readonly series?: readonly StretchJson[];
 }
@@ -139,6 +142,7 @@ export function reportOf(
     preemptions: result.nodeTotals.reduce((sum, totals) => sum + totals.preemptions, 0),
     prefix_share: promptTokens + prefixTokens === 0 ? 0 : prefixTokens / (promptTokens + prefixTokens),
     classes: byClass,
+    prediction: predictionsOf(records, { plan, workload, warmUpMs }),
     nodes: plan.nodes.map(({ id, family }, row) => ({
       id,
       family: plan.families[family] ?? "",

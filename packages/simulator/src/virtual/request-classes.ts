@@ -41,7 +41,7 @@ export function requestClasses(
 }
 
 /** A mean over fewer tokens is decided by one neighbour's prompt, so such answers are judged as a whole. */
-const TOKEN_TIME_TOKENS_MIN = 20;
+export const TOKEN_TIME_TOKENS_MIN = 20;
 
 /**
  * True when an answer met its class's targets. Answers of fewer than 20 tokens are judged by their end alone: it may come

@@ -16,7 +16,7 @@ import type { RequestClass } from "./request-classes.ts";
 import { hashOf } from "./routers/classical.ts";
 import { REQUEST_OVERHEAD_MS } from "./routers/predict.ts";
 import type { Router } from "./routers/router.ts";
-import { type AdmittedRequest, MAX_SEQUENCES, VirtualGateway } from "./virtual-gateway.ts";
+import { type AdmittedRequest, MAX_SEQUENCES, type Predicted, VirtualGateway } from "./virtual-gateway.ts";
 import { VirtualNode } from "./virtual-node.ts";
 import type { Workload } from "./workload.ts";
 
@@ -267,6 +267,7 @@ class Simulation {
       return;
     }
     this.#dispatches += 1;
+    this.#notePredicted(request, dispatched.predicted);
     this.#herd.note(dispatched.row, this.#nowMs);
     const { promptTokens, outputTokens } = this.#workload;
     const delivered = this.#delivered[request] as number;
@@ -283,6 +284,16 @@ class Simulation {
     });
     const wayMs = REQUEST_OVERHEAD_MS + this.#halfWayMs(dispatched.row);
     this.#heap.add(this.#nowMs + wayMs, REACH, id, this.#slots.at(id).generation);
+  }
+
+  /** Only of first attempts: later ones are measured from a start that the record does not keep. */
+  #notePredicted(request: number, predicted: Predicted | null): void {
+    const { predictedFirstMs, predictedTokenMs, promisedFirstMs, promisedTokenMs, restarts } = this.#records;
+    const isFirst = (restarts[request] as number) === 0;
+    predictedFirstMs[request] = isFirst ? (predicted?.firstMs ?? Number.NaN) : Number.NaN;
+    predictedTokenMs[request] = isFirst ? (predicted?.tokenMs ?? Number.NaN) : Number.NaN;
+    promisedFirstMs[request] = isFirst ? (predicted?.firstPromisedMs ?? Number.NaN) : Number.NaN;
+    promisedTokenMs[request] = isFirst ? (predicted?.tokenPromisedMs ?? Number.NaN) : Number.NaN;
   }
 
   #reach(id: number, generation: number): void {

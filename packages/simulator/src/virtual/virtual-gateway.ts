@@ -115,6 +115,17 @@ export interface Dispatched {
   readonly row: number;
   /** Prompt tokens that the router counts as uncached; 0 once the first token came. */
   uncached: number;
+  /** What the engine expected when it chose; null: a router chose. */
+  readonly predicted: Predicted | null;
+}
+
+/** Prediction of an attempt. NaN: none was made. */
+export interface Predicted {
+  readonly firstMs: number;
+  readonly tokenMs: number;
+  /** What it is promised to stay below, with the probability that the engine states (`PROMISE`). */
+  readonly firstPromisedMs: number;
+  readonly tokenPromisedMs: number;
 }
 
 interface PolledRow {
@@ -294,6 +305,7 @@ export class VirtualGateway implements RouterView {
     return {
       row,
       uncached,
+      predicted: router === null ? this.#predictedOf(chosen.booking) : null,
       attempt: {
         booking: chosen.booking,
         placement: row * PLACEMENTS_PER_NODE,
@@ -303,6 +315,16 @@ export class VirtualGateway implements RouterView {
         isFreshConnection: false,
         isJudged: false,
       },
+    };
+  }
+
+  #predictedOf({ row, start: { firstMs, tokenMs } }: Booking): Predicted {
+    const placement = row * PLACEMENTS_PER_NODE;
+    return {
+      firstMs,
+      tokenMs,
+      firstPromisedMs: firstMs * (this.table.firstSpread[placement] as number),
+      tokenPromisedMs: tokenMs * (this.table.tokenSpread[placement] as number),
     };
   }
 

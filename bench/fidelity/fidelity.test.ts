@@ -31,15 +31,16 @@ it("the same requests run on sockets and in the simulator, and all of them are a
   const rows = await measureFidelity({
     policies: ["RR", "zml-cost"],
     rps: 4,
-    durationS: 6,
-    dilation: 0.5,
+    durationS: 12,
+    dilation: 0.25,
     onProgress: (text) => told.push(text),
   });
   assert.match(told[0] ?? "", /^RR: \d+ requests over 3 s/);
   for (const { sockets, simulated } of rows) {
     for (const times of [sockets, simulated]) {
-      assert.ok(times.ttft_p50_ms > 15 && times.ttft_p50_ms <= times.ttft_p95_ms);
-      assert.ok(times.response_p95_ms >= times.response_p50_ms && times.response_p50_ms > times.ttft_p50_ms);
+      // NaN of an answer that never came would be in the means
+      assert.ok(times.ttft_p50_ms > 0 && times.response_mean_ms > times.ttft_p50_ms, JSON.stringify(times));
+      assert.ok(times.response_p95_ms >= times.response_p50_ms);
     }
   }
 });

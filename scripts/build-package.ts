@@ -17,6 +17,9 @@ const manifest = JSON.parse(readFileSync(join(gateway, "package.json"), "utf8"))
 };
 const external = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies });
 
+/** Packages, and modules of ours, that the first admin request loads. */
+const LOADED_ON_USE = /^(fastify|zod-openapi)$|protocol\/src\/admin\/routes\.ts$/;
+
 const outDir = join(gateway, "dist");
 rmSync(outDir, { recursive: true, force: true });
 
@@ -55,8 +58,37 @@ try {
       if (!isKnown && !isChunk) throw new Error(`${chunk.fileName} imports ${id}, which the package does not bring`);
     }
   }
+  const chunks = output.filter((one) => one.type === "chunk");
+  for (const started of ["packages/gateway/src/control/gateway.ts", "packages/gateway/src/worker.ts"]) {
+    const first = chunks.find(({ moduleIds }) => moduleIds.some((id) => id.endsWith(started)));
+    if (first === undefined) throw new Error(`${started} is in no chunk`);
+    for (const name of loadedWith(first.fileName, chunks)) {
+      // an idle gateway has no memory for it (docs/decisions/0018-fastify-and-openapi.md)
+      if (LOADED_ON_USE.test(name)) throw new Error(`${name} is loaded with ${started}: import it on use`);
+    }
+  }
 } finally {
   await bundle.close();
+}
+
+interface Chunk {
+  readonly fileName: string;
+  readonly imports: readonly string[];
+  readonly moduleIds: readonly string[];
+}
+
+/** Packages, chunks and modules that are loaded with a chunk, all the way down. */
+function loadedWith(start: string, chunks: readonly Chunk[]): Set<string> {
+  const seen = new Set<string>();
+  const visit = (name: string): void => {
+    if (seen.has(name)) return;
+    seen.add(name);
+    const chunk = chunks.find(({ fileName }) => fileName === name);
+    for (const id of chunk?.moduleIds ?? []) seen.add(id);
+    for (const next of chunk?.imports ?? []) visit(next);
+  };
+  visit(start);
+  return seen;
 }
 
 /** Makes every `new URL("./x.ts", import.meta.url)` an entry of the build, and points it at the built file. */

@@ -274,8 +274,34 @@ test("the configuration is exported as a file that reads, and the store is copie
   const copied = await post("/admin/v1/store/backup", { path });
   assert.equal(copied.status, 201, await copied.text());
   assert.ok(existsSync(path));
-  assert.ok((await post("/admin/v1/store/backup", { path })).status >= 400, "nothing is overwritten");
+  assert.equal((await post("/admin/v1/store/backup", { path })).status, 422, "nothing is overwritten");
   assert.equal((await post("/admin/v1/store/backup", { path: "copy.sqlite" })).status, 400);
+});
+
+test("ten thousand nodes with many keys each fit into one request", async (t) => {
+  const { ask, gateway } = await start(t);
+  const nodes = Array.from({ length: 10_000 }, (_, index) => ({
+    id: `cluster-${index % 16}/namespace-of-a-team/pod-${index}`,
+    url: `http://10.${index >> 14}.${(index >> 7) & 127}.${(index & 127) + 1}:8000/a/path/prefix`,
+    family: "MI300X",
+    display_name: `node ${index} of a rack with a long name, row ${index % 40}`,
+    engine: "vllm",
+    gpus: 8,
+    cost: { usd_per_gpu_hour: 1.99 },
+    models: ["llama3-70b", { name: "big", upstream_model: "org/big", context_tokens: 131_072 }, "a-third-model"],
+    max_in_flight: 320,
+    max_connections: 512,
+    http_version: "1.1",
+    timeouts: { connect_ms: 2000, first_byte_ms: 600_000, first_token_ms: 600_000, idle_ms: 120_000 },
+    health: { poll_interval_ms: 3_600_000, timeout_ms: 4000, unhealthy_after: 2, healthy_after: 1 },
+    failover: { cooldown_ms: 30_000 },
+  }));
+  const size = JSON.stringify({ nodes }).length;
+  assert.ok(size > 5 * 2 ** 20 && size < 16 * 2 ** 20, `${size} bytes`);
+  const tried = await ask("POST", "/admin/v1/apply?dry_run=true", { nodes });
+  assert.equal(tried.status, 200, JSON.stringify(tried.body).slice(0, 500));
+  assert.equal(tried.body.changes.length, 10_000);
+  assert.equal(gateway.stats().fleet.nodes.length, 1);
 });
 
 /** What leads to a record: ids of the list have another random tail than those of the header. */

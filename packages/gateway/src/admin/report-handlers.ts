@@ -1,5 +1,6 @@
 /** What the gateway sees: the fleet, prices, sources of nodes, decisions, and itself. */
 
+import { existsSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import type { ObjectOwner } from "@zml/protocol";
 import {
@@ -66,6 +67,10 @@ export function reportHandlers(): BoundRoute[] {
       if (!isAbsolute(body.path)) {
         const errors = [{ path: "path", message: "it is no absolute path", hint: "begin it with /" }];
         throw new AdminProblem("invalid_body", "path: it is no absolute path: begin it with /", { errors });
+      }
+      if (existsSync(body.path)) {
+        const errors = [{ path: "path", message: "there is such a file already", hint: "name a new one" }];
+        throw new AdminProblem("invalid_object", "path: there is such a file already: name a new one", { errors });
       }
       const { bytes } = await sources.objects.backup(body.path).catch(refuseStoreFault);
       const entry = {

@@ -3,6 +3,7 @@
  * in the same run, round by round in turn. The ratio is the result; absolute times are the machine's.
  */
 
+import { measureAuth } from "./overhead/auth.ts";
 import { chatBody, requestBytes, runLoad } from "./overhead/load.ts";
 import { benchConfig, type Measured, startGatewayProcess, startScript } from "./processes.ts";
 import { type Figure, isJsonAsked, median, report } from "./report.ts";
@@ -43,6 +44,12 @@ try {
       { name: `cpu_ratio_to_bare_proxy{case=${shape.name}}`, value: median(runs.ratio), unit: "ratio" },
     );
   }
+  await Promise.all([gateway.stop(), bare.stop()]);
+  figures.push(
+    ...(await measureAuth(node.port, (line) => {
+      if (!json) process.stderr.write(line);
+    })),
+  );
   report({ bench: "overhead", figures, json });
 } finally {
   await Promise.all([gateway.stop(), bare.stop(), node.stop()]);

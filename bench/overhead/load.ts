@@ -13,9 +13,10 @@ export interface LoadResult {
 }
 
 /** One request, as bytes. */
-export function requestBytes(port: number, body: string): Buffer {
+export function requestBytes(port: number, body: string, fields: Readonly<Record<string, string>> = {}): Buffer {
+  const more = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`);
   return Buffer.from(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\n` +
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\n${more.join("")}` +
       `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
 }

@@ -26,8 +26,8 @@ export function keyDigest(pepper: Uint8Array, secret: string): string {
 }
 
 /**
- * The same as a function that has the pepper ready. It is on the way of every request: 0.7 µs, where `createHmac` takes
- * 1.5 and leaves an object to collect.
+ * The same as a function that has the pepper ready. It is on the way of every request: 0.55 µs, where `createHmac`
+ * takes 1.5 and leaves an object to collect.
  *
  * @returns for a secret of ASCII; others are {@link keyDigest}'s.
  */
@@ -35,6 +35,8 @@ export function createKeyDigest(pepper: Uint8Array): KeyDigest {
   if (pepper.length > BLOCK_BYTES) throw new Error(`a pepper has at most ${BLOCK_BYTES} bytes, got ${pepper.length}`);
   const inner = Buffer.alloc(BLOCK_BYTES + FAST_BYTES_MAX);
   const outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES);
+  /** Beginnings of `inner`, by length. */
+  const views: Buffer[] = [];
   for (let index = 0; index < BLOCK_BYTES; index++) {
     inner[index] = (pepper[index] ?? 0) ^ 0x36;
     outer[index] = (pepper[index] ?? 0) ^ 0x5c;
@@ -42,7 +44,9 @@ export function createKeyDigest(pepper: Uint8Array): KeyDigest {
   return (secret) => {
     if (secret.length > FAST_BYTES_MAX) return keyDigest(pepper, secret);
     const end = BLOCK_BYTES + inner.write(secret, BLOCK_BYTES, "latin1");
-    outer.set(hash("sha256", inner.subarray(0, end), "buffer"), BLOCK_BYTES);
+    views[end] ??= inner.subarray(0, end);
+    // as text: making a Buffer of the inner digest takes longer than both digests
+    outer.write(hash("sha256", views[end], "binary"), BLOCK_BYTES, "latin1");
     return hash("sha256", outer, "hex");
   };
 }

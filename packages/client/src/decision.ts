@@ -66,6 +66,12 @@ export interface Decision extends AnswerFacts {
     /** Before this request. */
     depth: number | null;
     estimate_ms: number | null;
+    /** `null` where the simple estimate decided. */
+    estimate_first_token_ms: number | null;
+    /** Time per further token, as predicted. */
+    estimate_token_ms: number | null;
+    /** Predicted probability that it meets its targets, 0 to 1. */
+    target_chance: number | null;
     cost_usd: number | null;
     headroom_ms: number | null;
     is_trial: boolean;

@@ -38,6 +38,9 @@ const NUMBERS = [
   "admittedAtMs",
   "depth",
   "estimateMs",
+  "estimateFirstMs",
+  "estimateTokenMs",
+  "chance",
   "costUsd",
   "latencyTargetMs",
   "dataAgeMs",
@@ -169,6 +172,9 @@ export function writeDecision(
   floats[f + N.admittedAtMs] = request.admittedAtMs;
   floats[f + N.depth] = decision.depth;
   floats[f + N.estimateMs] = decision.estimateMs;
+  floats[f + N.estimateFirstMs] = decision.firstMs;
+  floats[f + N.estimateTokenMs] = decision.tokenMs;
+  floats[f + N.chance] = decision.chance;
   floats[f + N.costUsd] = decision.costUsd;
   floats[f + N.latencyTargetMs] = request.policy.latencyTargetMs;
   floats[f + N.dataAgeMs] = decision.dataAgeMs;

@@ -135,7 +135,7 @@ function familyOf({ request, decision }: Choice, candidate: number): number {
 /** An idle node of a family that nobody has measured, now and then; -1: none, or not now. */
 function exploredOf({ table, request, decision }: Choice, draw: number): number {
   // digits of the draw that the last tie does not look at
-  if ((draw * 1009) % 1 >= EXPLORED_SHARE) return -1;
+  if ((draw * 1009) % 1 < 1 - EXPLORED_SHARE) return -1;
   const { index: indexes, count } = decision.candidates;
   for (let candidate = 0; candidate < count; candidate++) {
     const index = indexes[candidate] as number;

@@ -98,6 +98,13 @@ function speed(node: NodeReportJson): Line[] {
       told(node, "prompt_tokens_per_second", `${numberText(node.prompt_tokens_per_second)} tokens/s`),
     ],
     ["attempts behind that", String(node.own_samples)],
+    ...Object.entries(node.predictions).map(
+      ([model, prediction]): Line => [
+        `predicted, ${model}`,
+        `${prediction.step_ms.toFixed(1)} ms a step, ${prediction.prefill_ms_per_1000_tokens.toFixed(0)} ms per 1,000 prompt tokens` +
+          `  ${(prediction.slowness ?? 1).toFixed(2)} × its family, off by ${Math.round(100 * (prediction.error ?? 0))} %`,
+      ],
+    ),
   ];
 }
 

@@ -43,6 +43,7 @@ export function nodeTruth(sources: TruthSources): NodeTruthJson {
     measured_tokens_per_second: largest(placements, table.measuredTokensPerSecond),
     measured_stream_tokens_per_second: largest(placements, table.measuredStreamTokensPerSecond),
     own_samples: placements.reduce((sum, placement) => sum + (known(table.ownSamples[placement]) ?? 0), 0),
+    predictions: predictionsOf(table, node),
     health_parts: partsOf(table, row),
     state_detail: detailOf(facts),
     down_cause: facts?.downCause ?? null,
@@ -162,4 +163,20 @@ function dateOf(unixMs: number): string | null {
 /** A number as it is reported: null where it is unknown. */
 export function known(value: number | undefined): number | null {
   return value === undefined || !Number.isFinite(value) ? null : value;
+}
+
+/** What decisions predict with, of each model that the predictor has learned anything of. */
+function predictionsOf(table: FleetTable, node: FleetNode): NodeTruthJson["predictions"] {
+  const entries = Array.from(node.placements, ([model, placement]) => {
+    const of = (column: Float64Array) => column[placement] ?? Number.NaN;
+    const prediction = {
+      step_ms: of(table.stepBaseMs) + of(table.stepPerRequestMs),
+      prefill_ms_per_1000_tokens: 1_000 * of(table.firstPerTokenMs) + 1e6 * of(table.firstPerSquareMs),
+      slowness: known(of(table.slowness)),
+      error: known(of(table.predictionError)),
+      samples: of(table.predictorSamples),
+    };
+    return [model, prediction] as const;
+  });
+  return Object.fromEntries(entries.filter(([, { samples }]) => samples > 0));
 }

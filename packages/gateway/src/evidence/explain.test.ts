@@ -7,6 +7,7 @@ import {
   createEvidenceRing,
   createFleetTable,
   createRouteRequest,
+  type Decision,
   EXCLUSIONS,
   type Exclusion,
   HINT_USES,
@@ -73,6 +74,7 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     admittedAtMs: 1000,
   });
   const ring = createEvidenceRing(16);
+  let predicted: Partial<Decision> = {};
   const decide = (choice: {
     row: number;
     reason: Reason;
@@ -82,7 +84,7 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     isTrial?: boolean;
     previous?: number;
   }) => {
-    const decision = createDecision();
+    const decision = Object.assign(createDecision(), predicted);
     const { evidence } = decision;
     decision.kind = choice.row < 0 ? "saturated" : "chosen";
     decision.families = 2;
@@ -122,8 +124,18 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     assert.ok(found !== null);
     return explainText(found);
   };
-  return { ring, decide, idOf, find, explained };
+  const predict = (prediction: Partial<Decision>): void => {
+    predicted = prediction;
+  };
+  return { ring, decide, idOf, find, explained, predict };
 }
+
+test("a predicted choice says first token, token time and with what probability the targets are met", () => {
+  const { decide, explained, predict } = setUp("cost", 5_000);
+  predict({ firstMs: 120, tokenMs: 18, chance: 0.968 });
+  const sequence = decide({ row: 0, reason: "cheapest", estimates: [2_000, 3_000], costs: [0.001, 0.002] });
+  assert.match(explained(sequence), /predicted: first token 120 ms, 18 ms a token, targets met with 97 %/);
+});
 
 test("the story names policy, families in order, estimate, cost, headroom, winner and margin", () => {
   const { decide, explained } = setUp("cost", 2000);

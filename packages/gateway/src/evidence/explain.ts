@@ -111,6 +111,12 @@ function verdict(decision: DecisionJson): string[] {
       (choice.cost_usd === null ? "" : `, ${usd(choice.cost_usd)}`) +
       `, polled ${choice.data_age_ms === null ? "never" : `${duration(choice.data_age_ms)} before`}`,
   ];
+  if (choice.estimate_first_token_ms !== null && choice.target_chance !== null) {
+    lines.push(
+      `          predicted: first token ${duration(choice.estimate_first_token_ms)}, ` +
+        `${duration(choice.estimate_token_ms)} a token, targets met with ${Math.round(100 * choice.target_chance)} %`,
+    );
+  }
   const next = families.find(({ family }) => family === runner_up);
   if (next !== undefined) lines.push(`          next was ${next.family}: ${margin(decision, next)}`);
   return lines;

@@ -52,6 +52,18 @@ const nodeReportSchema = z
     ),
     measured_stream_tokens_per_second: number("Speed of one stream that was measured, of its fastest model."),
     own_samples: z.number().describe("Attempts of ours that the learned numbers of its models stand on."),
+    predictions: z
+      .record(
+        z.string(),
+        z.object({
+          step_ms: z.number().describe("A decode step with one request."),
+          prefill_ms_per_1000_tokens: z.number().describe("What 1,000 tokens of a prompt take."),
+          slowness: z.number().nullable().describe("How much slower it is than its family, as a factor."),
+          error: z.number().nullable().describe("Mean of |ln(outcome / prediction)| of the family."),
+          samples: z.number().describe("Answers of the family that it stands on."),
+        }),
+      )
+      .describe("What its answers are predicted with, by model; models that nothing is known of are absent."),
     health_parts: z
       .object({ errors: z.number(), depth: z.number() })
       .nullable()
@@ -137,6 +149,7 @@ export type NodeTruthJson = Pick<
   | "measured_tokens_per_second"
   | "measured_stream_tokens_per_second"
   | "own_samples"
+  | "predictions"
   | "health_parts"
   | "state_detail"
   | "down_cause"

@@ -35,6 +35,7 @@ export function node(id: string, changes: Partial<NodeReportJson> = {}): NodeRep
     prompt_tokens_per_second: null,
     kv_headroom_tokens: null,
     own_samples: 0,
+    predictions: {},
     price_usd_per_hour: null,
     price_key: null,
     price_age_ms: null,

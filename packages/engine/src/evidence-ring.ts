@@ -148,6 +148,11 @@ export function nextSequence(ring: EvidenceRing): number {
   return Atomics.load(ring.ints, nextCell(ring));
 }
 
+/** When the decision of a record was made, engine clock ms. Owning worker only, for a record that it has just written. */
+export function decidedAtMs(ring: EvidenceRing, sequence: number): number {
+  return ring.floats[(sequence & (ring.records - 1)) * FLOATS_PER_RECORD + N.decidedAtMs] as number;
+}
+
 /**
  * Writes the record of a decision. Owning worker only.
  *

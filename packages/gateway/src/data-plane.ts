@@ -9,6 +9,7 @@ import {
   type Decider,
   type Decision,
   type Directory,
+  decidedAtMs,
   type EvidenceRing,
   type FleetTable,
   type LimitsTable,
@@ -24,7 +25,7 @@ import { pathOf } from "./availability/url.ts";
 import type { Clock } from "./clock.ts";
 import { ConnectionCounts } from "./connection-counts.ts";
 import { Deadlines } from "./deadlines.ts";
-import { encodeDecisionId } from "./decision-id.ts";
+import { type DecisionIds, encodeDecisionId } from "./decision-id.ts";
 import { DenseSet } from "./dense-set.ts";
 import { type RunningAttempt, Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
@@ -67,6 +68,7 @@ export class DataPlane {
   /** By row, the node that has it or had it last, and what runs there: that outlives a pool. */
   readonly #running = new Map<number, { id: string; running: DenseSet<RunningAttempt> }>();
   readonly #unpriced = new Set<string>();
+  readonly #ids: DecisionIds;
   #draw: number;
 
   constructor(options: {
@@ -81,6 +83,7 @@ export class DataPlane {
     log: Log;
     settings: WorkerSettings;
     seed: number;
+    ids: DecisionIds;
   }) {
     const { table, worker, settings } = options;
     this.table = table;
@@ -88,6 +91,7 @@ export class DataPlane {
     this.ring = options.ring;
     this.limits = options.limits;
     this.clock = options.clock;
+    this.#ids = options.ids;
     this.samples = options.samples;
     this.connections = new ConnectionCounts(options.connections, worker);
     this.requests = options.requests;
@@ -174,7 +178,9 @@ export class DataPlane {
 
   /** Id that leads to a decision's record. */
   decisionId(sequence: number): string {
-    return encodeDecisionId({ worker: this.worker, sequence, unixMs: Date.now() });
+    const { unixOriginMs, tail } = this.#ids;
+    const unixMs = unixOriginMs + decidedAtMs(this.ring, sequence);
+    return encodeDecisionId({ worker: this.worker, sequence, unixMs }, tail);
   }
 
   /** Next draw in [0, 1): mulberry32, seeded per worker so that runs can be repeated. */

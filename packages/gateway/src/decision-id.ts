@@ -8,9 +8,22 @@ import { randomBytes } from "node:crypto";
 
 const WORKER_MAX = 0xfff;
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-/** The random tail, drawn once per thread: ids differ by time, worker and sequence already. */
-const TAIL = randomBytes(4);
-const TAIL_HEX = TAIL.toString("hex");
+
+/** Bits of the random tail. */
+const TAIL_BITS = 31;
+
+/** What the ids of one process have in common, so that each thread makes the same id for the same record. */
+export interface DecisionIds {
+  /** Wall clock at engine time 0, Unix ms. */
+  readonly unixOriginMs: number;
+  /** 31 random bits: ids of two processes differ. */
+  readonly tail: number;
+}
+
+/** Draws the tail of a process. */
+export function drawIdTail(): number {
+  return randomBytes(4).readUInt32BE() >>> (32 - TAIL_BITS);
+}
 
 /** Where a decision's record is. */
 export interface DecisionPlace {
@@ -20,16 +33,16 @@ export interface DecisionPlace {
   unixMs: number;
 }
 
-/** @param place `worker` 0..4095, `sequence` 0..2^31−1, `unixMs` Unix ms. */
-export function encodeDecisionId({ worker, sequence, unixMs }: DecisionPlace): string {
+/** @param place `worker` 0..4095, `sequence` 0..2^31−1, `unixMs` Unix ms. @param tail 31 bits */
+export function encodeDecisionId({ worker, sequence, unixMs }: DecisionPlace, tail: number): string {
   const high = Math.floor(unixMs / 0x10000);
   const low = Math.floor(unixMs) & 0xffff;
   const workerBits = worker & WORKER_MAX;
   // 62 bits follow the variant: 31 of the sequence (30 in the first two groups and the top of the third), 31 random
   const sequenceHigh = (sequence >>> 17) & 0x3fff;
   const sequenceLow = sequence & 0x1ffff;
-  const rest = (sequenceLow << 15) | (((TAIL[0] as number) << 7) | ((TAIL[1] as number) >> 1));
-  return `${hex32(high)}-${hex16(low)}-7${hex12(workerBits)}-${hex16(0x8000 | sequenceHigh)}-${hex32(rest >>> 0)}${TAIL_HEX.slice(4)}`;
+  const rest = (sequenceLow << 15) | (tail >>> 16);
+  return `${hex32(high)}-${hex16(low)}-7${hex12(workerBits)}-${hex16(0x8000 | sequenceHigh)}-${hex32(rest >>> 0)}${hex16(tail & 0xffff)}`;
 }
 
 /** Reads an id; null when the text is no UUIDv7. Any UUIDv7 reads as some place: the record tells if it is the one. */

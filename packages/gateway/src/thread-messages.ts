@@ -10,6 +10,7 @@ import type {
   Scope,
   TimeoutsConfig,
 } from "@zml/protocol";
+import type { DecisionIds } from "./decision-id.ts";
 import type { NodeTls } from "./http1/open-socket.ts";
 
 /** `workerData` of a worker. */
@@ -26,6 +27,8 @@ export interface WorkerStart {
   clockOriginMs: number;
   /** Seed of the worker's draws. */
   seed: number;
+  /** What the ids of decisions are made with. */
+  ids: DecisionIds;
 }
 
 /** A node as a worker dispatches to it. */

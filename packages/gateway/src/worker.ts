@@ -67,6 +67,7 @@ function createPlane(settings: WorkerSettings): DataPlane {
     log: (level, text, fields) => send({ kind: "log", level, message: text, fields }),
     settings,
     seed: start.seed,
+    ids: start.ids,
   });
 }
 

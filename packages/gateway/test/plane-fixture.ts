@@ -127,6 +127,7 @@ export async function startPlane(
       workers: 1,
     },
     seed: 1,
+    ids: { unixOriginMs: Date.now() - 1000, tail: 1 },
   });
   const families = [...new Set(nodes.map((node) => node.family ?? "H100"))];
   const familyOf = (node: FixtureNode): number => families.indexOf(node.family ?? "H100");

@@ -24,6 +24,7 @@ import type { ConfigSource } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook, pricesReport } from "../cost/index.ts";
+import { type DecisionIds, drawIdTail } from "../decision-id.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { findDecision } from "../evidence/find-decision.ts";
 import { recentDecisions } from "../evidence/recent-decisions.ts";
@@ -136,6 +137,7 @@ class RunningGateway implements Gateway {
   readonly #clock: Clock;
   /** Wall clock at engine time 0, Unix ms. */
   readonly #unixOriginMs: number;
+  readonly #ids: DecisionIds;
   readonly #names: NameRegistry = createNameRegistry();
   readonly #fleet: Fleet;
   readonly #limitRows: LimitRows;
@@ -176,6 +178,7 @@ class RunningGateway implements Gateway {
     const clockOriginMs = monotonicMs();
     this.#clock = createClock(clockOriginMs);
     this.#unixOriginMs = Date.now();
+    this.#ids = { unixOriginMs: this.#unixOriginMs, tail: drawIdTail() };
     const { storeFolder = MEMORY } = options;
     this.#store = new Store({ folder: storeFolder, log: this.#log });
     this.#kept = storeFolder === MEMORY ? null : this.#createKept(this.#store);
@@ -227,6 +230,7 @@ class RunningGateway implements Gateway {
       rings: this.#rings,
       limitRows: this.#limitRows,
       clockOriginMs,
+      ids: this.#ids,
       seed: options.seed ?? Math.floor(Math.random() * 2 ** 31),
       ...(options.workerUrl === undefined ? {} : { url: options.workerUrl }),
       log: this.#log,
@@ -407,8 +411,7 @@ class RunningGateway implements Gateway {
       prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
       discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
       findDecision: (id) => this.explain(id),
-      recentDecisions: (filter) =>
-        recentDecisions(filter, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs }),
+      recentDecisions: (filter) => recentDecisions(filter, { rings: this.#rings, names: this.#names, ids: this.#ids }),
       status: () => this.#status(),
       reload: () => this.reload(),
       version: () => this.#fleet.version,

@@ -14,6 +14,7 @@ test("a worker is handed one slice of a version in a turn of its loop, however m
     limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
     clockOriginMs: 0,
     seed: 1,
+    ids: { unixOriginMs: 0, tail: 1 },
     url: new URL("./testing/counting-worker.ts", import.meta.url),
     log: {
       ...SILENT_LOG,
@@ -39,6 +40,7 @@ test("a worker that ends waits for no update", async (t) => {
     limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
     clockOriginMs: 0,
     seed: 1,
+    ids: { unixOriginMs: 0, tail: 1 },
     url: new URL("./testing/counting-worker.ts", import.meta.url),
     log: SILENT_LOG,
     fullUpdates: () => [update(1)],

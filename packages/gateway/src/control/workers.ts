@@ -7,6 +7,7 @@ import { Worker } from "node:worker_threads";
 import { announceRoom, type EvidenceRing, type FleetTable, removeWorkerLimits, removeWorkerShare } from "@zml/engine";
 import { formatListen, type ListenAddress } from "@zml/protocol";
 import { createConnectionCounts, forgetConnections } from "../connection-counts.ts";
+import type { DecisionIds } from "../decision-id.ts";
 import type { FromWorker, ToWorker, WorkerStart, WorkerUpdate } from "../thread-messages.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import type { LimitRows } from "./limit-rows.ts";
@@ -36,6 +37,8 @@ export interface WorkersOptions {
   readonly rings: readonly EvidenceRing[];
   readonly limitRows: LimitRows;
   readonly clockOriginMs: number;
+  /** What the ids of decisions are made with. */
+  readonly ids: DecisionIds;
   readonly seed: number;
   /** Entry of the worker; default: the product's. */
   readonly url?: URL;
@@ -211,7 +214,7 @@ export class Workers {
   }
 
   #spawn(slot: Slot): void {
-    const { table, rings, limitRows, clockOriginMs, seed, log } = this.#options;
+    const { table, rings, limitRows, clockOriginMs, seed, log, ids } = this.#options;
     const ring = rings[slot.index];
     if (ring === undefined) throw new Error("each worker has a ring");
     const workerData: WorkerStart = {
@@ -223,6 +226,7 @@ export class Workers {
       connections: this.#connections,
       clockOriginMs,
       seed: seed + slot.index,
+      ids,
     };
     const url = this.#options.url ?? new URL("../worker.ts", import.meta.url);
     const worker = new Worker(url, {

@@ -117,7 +117,8 @@ function setUp(costPriority: "cost" | "balanced" | "latency", latencyTargetMs: n
     }
     return writeDecision(ring, table, request, decision, { nowMs: 1500, previous: choice.previous ?? -1 });
   };
-  const idOf = (sequence: number, unixMs = UNIX_ORIGIN_MS + 1500) => encodeDecisionId({ worker: 0, sequence, unixMs });
+  const idOf = (sequence: number, unixMs = UNIX_ORIGIN_MS + 1500) =>
+    encodeDecisionId({ worker: 0, sequence, unixMs }, 1);
   const find = (id: string) => findDecision(id, { rings: [ring], names, unixOriginMs: UNIX_ORIGIN_MS });
   const explained = (sequence: number): string => {
     const found = find(idOf(sequence));
@@ -245,7 +246,7 @@ test("only the id of this record finds it", () => {
   assert.equal(find(idOf(sequence + 1)), null, "never written");
   assert.equal(find(idOf(sequence, UNIX_ORIGIN_MS - 3_600_000)), null, "of an earlier run");
   assert.equal(
-    find(encodeDecisionId({ worker: 9, sequence, unixMs: UNIX_ORIGIN_MS })),
+    find(encodeDecisionId({ worker: 9, sequence, unixMs: UNIX_ORIGIN_MS }, 1)),
     null,
     "of a worker that is not there",
   );

@@ -2,7 +2,7 @@
 
 import { type EvidenceRecord, type EvidenceRing, nextSequence, type Reason, readRecord } from "@zml/engine";
 import type { DecisionJson } from "@zml/protocol/admin";
-import { encodeDecisionId } from "../decision-id.ts";
+import { type DecisionIds, encodeDecisionId } from "../decision-id.ts";
 import { type EvidenceSources, namesOf, renderFound } from "./find-decision.ts";
 import type { EvidenceNames } from "./render-decision.ts";
 
@@ -37,8 +37,12 @@ const LOOKS_MAX = 5_000;
 const SEQUENCE_MASK = 0x7fffffff;
 
 /** Reads a page. Costs up to 5,000 records, whatever the filter. */
-export function recentDecisions(filter: DecisionFilter, sources: EvidenceSources): DecisionPage {
-  const { rings, unixOriginMs } = sources;
+export function recentDecisions(
+  filter: DecisionFilter,
+  sources: Pick<EvidenceSources, "rings" | "names"> & { readonly ids: DecisionIds },
+): DecisionPage {
+  const { rings } = sources;
+  const { unixOriginMs, tail } = sources.ids;
   const names = namesOf(sources.names);
   const readers = rings.map((ring, worker) => new RingReader(ring, filter.from?.[worker]));
   const items: DecisionJson[] = [];
@@ -55,7 +59,7 @@ export function recentDecisions(filter: DecisionFilter, sources: EvidenceSources
     lookedAt += 1;
     if (passes(record, filter, names)) {
       const place = { worker: newest, sequence: record.sequence, unixMs: unixOriginMs + record.decidedAtMs };
-      const id = encodeDecisionId(place);
+      const id = encodeDecisionId(place, tail);
       items.push(renderFound(record, { ring: reader.ring, names, id, worker: newest, unixOriginMs }));
     }
     reader.moveOn();

@@ -6,17 +6,19 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { parentPort, workerData } from "node:worker_threads";
-import { attachFleetTable, takePlace } from "@zml/engine";
+import { attachFleetTable, attachLimitsTable, takeAllowance, takePlace } from "@zml/engine";
 import type { FromWorker, ToWorker, WorkerStart } from "../src/thread-messages.ts";
 
 const start = workerData as WorkerStart;
 const table = attachFleetTable(start.fleetTable);
+const limits = attachLimitsTable(start.limitsTable);
 const send = (message: FromWorker) => parentPort?.postMessage(message);
 
 const server = createServer((socket) => {
   socket.on("data", (text) => {
     if (text.toString() === "die") throw new Error("told to die");
     takePlace(table, start.worker, 0);
+    takeAllowance(limits, start.worker, { key: -1, account: 0 }, { tokens: 1, nowMs: 0 });
     socket.end("booked");
   });
 });

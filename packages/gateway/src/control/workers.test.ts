@@ -63,6 +63,7 @@ test("what a worker's requests held of their callers' limits is given back when 
   const workers = new Workers({
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
+    ids: { unixOriginMs: 0, tail: 1 },
     limitRows,
     clockOriginMs: 0,
     seed: 1,

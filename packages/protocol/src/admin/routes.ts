@@ -199,7 +199,8 @@ export const DECISION_ROUTES = {
     path: "/admin/v1/decisions",
     tag: "decisions",
     summary: "List recent decisions",
-    description: "Newest first, as far as each worker remembers them (`evidence.ring_records`).",
+    description:
+      "Newest first (of two workers to some milliseconds), as far as each worker remembers them (`evidence.ring_records`).",
     access: "read",
     query: decisionsQuery,
     answers: { 200: { description: "A page.", schema: decisionPageSchema } },

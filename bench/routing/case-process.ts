@@ -41,9 +41,9 @@ process.on("message", async ({ of, policies, extra }: CaseOrder) => {
 process.on("disconnect", () => process.exit(0));
 await tell({ kind: "ready" });
 
-/** Waits until it has gone out: a run of seconds would hold it back. */
+/** Waits until it has gone out: a run of seconds would hold it back. Where nobody listens any more there is nothing to do. */
 function tell(news: CaseNews): Promise<void> {
-  return new Promise((resolve, reject) => {
-    process.send?.(news, undefined, undefined, (error) => (error === null ? resolve() : reject(error)));
+  return new Promise((resolve) => {
+    process.send?.(news, undefined, undefined, (error) => (error === null ? resolve() : process.exit(0)));
   });
 }

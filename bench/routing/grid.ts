@@ -77,7 +77,17 @@ const FULL: readonly Part[] = [
     ...TEN_MINUTES,
     loads: [0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2],
     policies: POLICY_NAMES,
-    seeds: [1, 2, 3, 4, 5],
+    seeds: [1, 2],
+    axes: AS_IS,
+  },
+  {
+    // the rules that goals name, and those that were best among the others
+    section: "headline",
+    ...F3_W1,
+    ...TEN_MINUTES,
+    loads: [0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2],
+    policies: ["RR", "LR", "WLR", "LMX", ...SCRIPTED, "ORA-1", ...ZML],
+    seeds: [3, 4, 5],
     axes: AS_IS,
   },
   {
@@ -250,13 +260,18 @@ const QUICK: readonly Part[] = [
 ];
 
 /**
- * The cases of a grid. First seeds come first, so that a run that ends early has seen everything once. Names that the grid
+ * The cases of a grid. First seeds come first, so that a run that ends early has seen most things once. Names that the grid
  * does not vary by itself are run as the filter says: `--fleets F2` of the headline is F2 in place of F3.
  */
 export function casesOf(grid: "full" | "quick", filter: GridFilter): RoutingCase[] {
   const parts = (grid === "quick" ? QUICK : FULL).filter(({ section }) => filter.sections?.includes(section) ?? true);
   const cases = parts.flatMap((part) => partCases(part, filter));
-  return cases.sort((a, b) => a.seed - b.seed);
+  return cases.sort((a, b) => placeOf(a) - placeOf(b));
+}
+
+/** The headline's seeds come twice as soon: goals are judged on five of them. */
+function placeOf({ section, seed }: RoutingCase): number {
+  return section === "headline" ? seed : 2 * seed;
 }
 
 function partCases(part: Part, filter: GridFilter): RoutingCase[] {

@@ -53,6 +53,12 @@ export type PriceSpec =
       readonly everyS: number;
       readonly sigma: number;
       readonly pull: number;
+    }
+  /** The whole node's price from given times on. */
+  | {
+      readonly kind: "replay";
+      readonly rows: readonly number[];
+      readonly points: readonly { readonly atS: number; readonly usdPerHour: number }[];
     };
 
 /** All events until the end, in order. */
@@ -133,6 +139,12 @@ function addPrice(events: Disturbance[], { nodes }: FleetPlan, spec: PriceSpec, 
       });
     }
   };
+  if (spec.kind === "replay") {
+    for (const { atS, usdPerHour } of spec.points) {
+      for (const row of spec.rows) events.push({ kind: "price", row, atMs: atS * 1000, usdPerHour });
+    }
+    return;
+  }
   if (spec.kind === "step") {
     set(spec.atS, spec.factor);
     return;

@@ -10,6 +10,7 @@ import { type ReportJson, reportOf, seriesOf } from "./report.ts";
 import { type RequestClass, requestClasses } from "./request-classes.ts";
 import { type Scenario, ScenarioError, type ScenarioTargets } from "./scenario.ts";
 import { type SimulationResult, simulate } from "./simulate.ts";
+import { readPrices } from "./traces/read-prices.ts";
 import { readTrace } from "./traces/read-trace.ts";
 import { createWorkload, type Workload, type WorkloadSource } from "./workload.ts";
 import { presetSources } from "./workload-presets.ts";
@@ -80,7 +81,7 @@ export function prepareScenario(scenario: Scenario, folder: string): PreparedSce
     );
   }
   const failures = scenario.failures.map((spec, index) => failureOf(spec, rowsOf(plan, spec, ["failures", index])));
-  const prices = scenario.prices.map((spec, index) => priceOf(spec, rowsOf(plan, spec, ["prices", index])));
+  const prices = scenario.prices.map((spec, index) => priceOf(spec, rowsOf(plan, spec, ["prices", index]), folder));
   return { scenario, plan, classes, workload, capacityRps, rps, failures, prices };
 }
 
@@ -204,8 +205,19 @@ function failureOf(spec: Scenario["failures"][number], rows: readonly number[]):
   }
 }
 
-function priceOf(spec: Scenario["prices"][number], rows: readonly number[]): PriceSpec {
-  return spec.kind === "step"
-    ? { kind: "step", rows, atS: spec.at_s, factor: spec.factor }
-    : { kind: "mean_reverting", rows, everyS: spec.every_s, sigma: spec.sigma, pull: spec.pull };
+function priceOf(spec: Scenario["prices"][number], rows: readonly number[], folder: string): PriceSpec {
+  switch (spec.kind) {
+    case "step":
+      return { kind: "step", rows, atS: spec.at_s, factor: spec.factor };
+    case "mean_reverting":
+      return { kind: "mean_reverting", rows, everyS: spec.every_s, sigma: spec.sigma, pull: spec.pull };
+    case "replay": {
+      const { provider, region, gpu, is_spot: isSpot } = spec;
+      const points = readPrices(resolve(folder, spec.file), { provider, region, gpu, isSpot }).map((price) => ({
+        atS: price.day * spec.day_s,
+        usdPerHour: price.usdPerGpuHour * spec.gpus,
+      }));
+      return { kind: "replay", rows, points };
+    }
+  }
 }

@@ -45,6 +45,20 @@ const price = z.discriminatedUnion("kind", [
     sigma: z.number().min(0).max(2).default(0.05),
     pull: share.default(0.2),
   }),
+  z.strictObject({
+    kind: z.literal("replay"),
+    ...targets,
+    /** Path of list prices; relative ones are beside the scenario. */
+    file: z.string().min(1),
+    provider: z.string().min(1),
+    region: z.string().min(1),
+    gpu: z.string().min(1),
+    is_spot: z.boolean().default(false),
+    /** GPUs of a node. */
+    gpus: z.number().int().min(1).max(1_024).default(1),
+    /** Length of a day, s. */
+    day_s: z.number().positive().default(86_400),
+  }),
 ]);
 
 const arrivals = z.discriminatedUnion("kind", [

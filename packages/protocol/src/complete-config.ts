@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { type mintedKeySchema, NO_USAGE_LIMITS } from "./account-config.ts";
 import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
-import { completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
+import { API_ORIGIN, completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
 import {
   type CustomConfig,
@@ -186,10 +186,15 @@ export function camelKey(key: string): string {
  * @param file what `configFileSchema` gave
  * @param cores processor cores, for the default of `workers`
  * @param mintedKeys keys beside those of the file
+ * @param nodesOfFile the nodes after so many are the admin API's
  */
 export function completeConfig(
   file: ConfigFile,
-  { cores, mintedKeys = [] }: { cores: number; mintedKeys?: readonly MintedKey[] },
+  {
+    cores,
+    mintedKeys = [],
+    nodesOfFile = file.nodes.length,
+  }: { cores: number; mintedKeys?: readonly MintedKey[]; nodesOfFile?: number },
 ): Config {
   const timeouts: TimeoutsConfig = camelize(file.timeouts);
   const health: HealthConfig = camelize(file.health);
@@ -242,7 +247,7 @@ export function completeConfig(
       ...mintedKeys.map((key): KeyConfig => ({ ...camelize(key), valueEnv: null })),
     ],
     accounts,
-    nodes: file.nodes.map((node) => completeNode(node, { timeouts, health, failover }, FILE_ORIGIN)),
+    nodes: completeNodes(file.nodes, { timeouts, health, failover }, nodesOfFile),
     policies: file.policies.map((policy) => camelize(policy)),
     models: file.models.map((model) => ({
       name: model.name,
@@ -257,6 +262,24 @@ function port(section: Pick<ConfigFile["admin"], "listen" | "allow_unauthenticat
   const listen = parseListen(section.listen);
   if (listen === null) throw new Error(`listen address passed the schema but can't be read: ${section.listen}`);
   return { listen, allowUnauthenticated: section.allow_unauthenticated };
+}
+
+type NodeFile = ConfigFile["nodes"][number];
+type SharedByNodes = Pick<Config, "timeouts" | "health" | "failover">;
+
+/** The last form of a node, by the very entry that it was made of: what did not change is the same object. */
+const COMPLETED = new WeakMap<NodeFile, { readonly shared: string; readonly node: NodeConfig }>();
+
+function completeNodes(nodes: readonly NodeFile[], shared: SharedByNodes, ofFile: number): NodeConfig[] {
+  const text = JSON.stringify(shared);
+  return nodes.map((entry, index) => {
+    const origin = index < ofFile ? FILE_ORIGIN : API_ORIGIN;
+    const known = COMPLETED.get(entry);
+    if (known !== undefined && known.shared === text && known.node.origin === origin) return known.node;
+    const node = completeNode(entry, shared, origin);
+    COMPLETED.set(entry, { shared: text, node });
+    return node;
+  });
 }
 
 /**

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { mintedKeySchema } from "./account-config.ts";
 import type { MintedKey } from "./complete-config.ts";
-import { type ConfigFile, configFileSchema } from "./config.ts";
+import { type ConfigFile, configFileSchema, nodeSchema } from "./config.ts";
 
 /** Where in the file's tree: `["nodes", 2, "cost"]`. */
 export type ConfigPath = readonly (string | number)[];
@@ -28,9 +28,30 @@ export function formatPath(path: ConfigPath): string {
 
 /** Checks a parsed file against the schema. Gives the file with its defaults, or everything that is wrong with it. */
 export function parseConfigFile(value: unknown): { file: ConfigFile } | { issues: ConfigIssue[] } {
-  const result = configFileSchema.safeParse(value);
-  if (result.success) return { file: result.data };
-  return { issues: result.error.issues.flatMap((issue) => toIssues(issue, [])) };
+  const nodes = typeof value === "object" && value !== null && "nodes" in value ? value.nodes : undefined;
+  const isList = Array.isArray(nodes);
+  const result = configFileSchema.safeParse(isList ? { ...(value as object), nodes: [] } : value);
+  const parsed = isList ? nodes.map((node: unknown, index) => parseNode(node, ["nodes", index])) : [];
+  const issues = parsed.flatMap((one) => ("issues" in one ? one.issues : []));
+  if (!result.success) issues.unshift(...result.error.issues.flatMap((issue) => toIssues(issue, [])));
+  if (issues.length > 0 || !result.success) return { issues };
+  const valid = parsed.flatMap((one) => ("node" in one ? [one.node] : []));
+  return { file: isList ? { ...result.data, nodes: valid } : result.data };
+}
+
+type NodeFile = ConfigFile["nodes"][number];
+
+/** Nodes by the very entry that they were read from, which nobody changes: of 10,000 most are as they were. */
+const PARSED_NODES = new WeakMap<object, NodeFile>();
+
+function parseNode(value: unknown, path: ConfigPath): { node: NodeFile } | { issues: ConfigIssue[] } {
+  const isEntry = typeof value === "object" && value !== null;
+  const known = isEntry ? PARSED_NODES.get(value) : undefined;
+  if (known !== undefined) return { node: known };
+  const result = nodeSchema.safeParse(value);
+  if (!result.success) return { issues: result.error.issues.flatMap((issue) => toIssues(issue, path)) };
+  if (isEntry) PARSED_NODES.set(value, result.data);
+  return { node: result.data };
 }
 
 /** Checks a key that the gateway made. @param path where it stands among all keys, for the issues. */

@@ -107,7 +107,7 @@ describe("what is wrong is said with what stands there and what to write", () =>
     [
       "a key of nowhere",
       { store: { colour: "red" } },
-      ['store.colour: unknown key "colour": known here: path, learned_days, price_days'],
+      ['store.colour: unknown key "colour": known here: path, learned_days, price_days, audit_days'],
     ],
     [
       "a family that YAML reads as a number",
@@ -352,4 +352,21 @@ test("a name is suggested for a slip and not for another word", () => {
   assert.equal(nearestName("usd_per_gpu_hours", known), "usd_per_gpu_hour");
   assert.equal(nearestName("colour", known), null);
   assert.equal(nearestName("x".repeat(1_000_000), known), null);
+});
+
+test("a node that is read again from the same entry is the same object, until what it shares changes", () => {
+  const entry = { id: "a", url: "http://10.0.0.1:8000", family: "H100" };
+  const read = (value: object, options = {}) => {
+    const parsed = parseConfigFile(value);
+    assert.ok("file" in parsed);
+    return completeConfig(parsed.file, { cores: 1, ...options }).nodes[0];
+  };
+  const first = read({ nodes: [entry] });
+  assert.equal(read({ nodes: [entry, { ...entry, id: "b" }] }), first);
+  const slower = read({ nodes: [entry], timeouts: { connect_ms: 1 } });
+  assert.equal(slower?.timeouts.connectMs, 1);
+  assert.equal(read({ nodes: [entry] }, { nodesOfFile: 0 })?.origin, "api");
+  const wrong = parseConfigFile({ nodes: [entry, { id: "b" }], workers: 0 });
+  assert.ok("issues" in wrong);
+  assert.deepEqual(wrong.issues.map(({ path }) => path.join(".")).sort(), ["nodes.1.family", "nodes.1.url", "workers"]);
 });

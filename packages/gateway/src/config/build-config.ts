@@ -5,7 +5,6 @@
 
 import { dirname, resolve } from "node:path";
 import {
-  API_ORIGIN,
   type Config,
   type ConfigFile,
   type ConfigIssue,
@@ -66,8 +65,8 @@ export function buildConfig(value: object, options: BuildOptions): BuildResult {
   if (errors.length > 0 || "issues" in parsed) return { secrets: NO_SECRETS, errors, warnings };
 
   warnings.push(...slowPolls(parsed.file));
-  const completed = besideFile(completeConfig(parsed.file, { cores, mintedKeys: minted.keys }), fileName);
-  const config = ofFile === undefined ? completed : withOrigins(completed, ofFile.nodes);
+  const beside = { cores, mintedKeys: minted.keys, ...(ofFile === undefined ? {} : { nodesOfFile: ofFile.nodes }) };
+  const config = besideFile(completeConfig(parsed.file, beside), fileName);
   const tls = readDataTls(config.data.tls);
   const nodeTls = readNodeTls(config);
   warnings.push(...tls.warnings, ...nodeTls.warnings);
@@ -95,11 +94,6 @@ function mintedKeys(list: unknown, ofFile: number): MintedKeys {
     issues: parsed.flatMap((one) => ("issues" in one ? one.issues : [])),
     others: list.slice(0, ofFile),
   };
-}
-
-function withOrigins(config: Config, ofFile: number): Config {
-  const nodes = config.nodes.map((node, index) => (index < ofFile ? node : { ...node, origin: API_ORIGIN }));
-  return { ...config, nodes };
 }
 
 /** Paths that the file names are beside it, wherever the process runs. */

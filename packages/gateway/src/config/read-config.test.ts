@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { formatProblems } from "./config-problem.ts";
 import { readConfig } from "./read-config.ts";
-import type { Environment } from "./resolve-secrets.ts";
+import { type Environment, NO_SECRETS } from "./resolve-secrets.ts";
 
 function read(text: string, env: Environment = {}) {
   return readConfig(text, { fileName: "zml.yaml", env, cores: 4 });
@@ -11,14 +11,7 @@ function read(text: string, env: Environment = {}) {
 function errorsOf(text: string, env?: Environment): string[] {
   const result = read(text, env);
   assert.equal(result.config, undefined, "a file with errors gives no configuration");
-  assert.deepEqual(result.secrets, {
-    keys: [],
-    nodes: new Map(),
-    feeds: new Map(),
-    sources: new Map(),
-    dataTls: null,
-    tlsFiles: new Map(),
-  });
+  assert.deepEqual(result.secrets, NO_SECRETS);
   return formatProblems(result.errors).split("\n");
 }
 

@@ -452,7 +452,7 @@ export class Fleet {
       view.config === config &&
       view.engine === engine &&
       view.placements === placements &&
-      view.secrets === secrets &&
+      (view.secrets === secrets || hasSameSecrets(config, view.secrets, secrets)) &&
       view.accounts === accounts;
     if (isSame) return view;
     const worker = workerNode(entry, secrets, this.#names, accounts);
@@ -471,6 +471,12 @@ export class Fleet {
     this.#warned = new Set(warnings);
     return fresh;
   }
+}
+
+/** Of this node: its key. The files of its TLS are not looked into. */
+function hasSameSecrets({ id, tls }: NodeConfig, one: ConfigSecrets, other: ConfigSecrets): boolean {
+  const [left, right] = [one.nodes.get(id), other.nodes.get(id)];
+  return tls === null && (left === undefined || right === undefined ? left === right : left.equals(right));
 }
 
 /** The account is part of it: in-flight requests and figures of one account are not another's. */

@@ -18,7 +18,7 @@ import { adminAccess } from "../admin/admin-access.ts";
 import { AdminPort } from "../admin/admin-port.ts";
 import type { AdminSources } from "../admin/admin-sources.ts";
 import type { AdminAccess } from "../admin/authorize.ts";
-import { Poller } from "../availability/index.ts";
+import type { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
 import type { ConfigSource } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
@@ -33,6 +33,7 @@ import { MEMORY } from "../store/store-messages.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { FileWatches } from "./config-watch.ts";
 import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost, type Draft } from "./configuration.ts";
+import { createPoller } from "./create-poller.ts";
 import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
@@ -48,6 +49,7 @@ import { NodeActions } from "./node-actions.ts";
 import { createObjects } from "./objects/create-objects.ts";
 import { drainKey, type KeptObjects } from "./objects/kept-objects.ts";
 import type { ManagedObjects } from "./objects/managed-objects.ts";
+import { PollChanges } from "./poll-changes.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
 import { FileReloads, type ReadAgain, type ReloadResult } from "./reload.ts";
@@ -149,6 +151,7 @@ class RunningGateway implements Gateway {
   /** Null: nothing outlives the process. */
   readonly #kept: KeptState | null;
   readonly #poller: Poller;
+  readonly #polls: PollChanges;
   readonly #workers: Workers;
   readonly #admin: AdminPort;
   readonly #telemetry: Telemetry;
@@ -224,7 +227,12 @@ class RunningGateway implements Gateway {
       nowMs: () => this.#clock.nowMs(),
       unixOriginMs: this.#unixOriginMs,
     });
-    this.#poller = this.#createPoller();
+    this.#poller = createPoller({
+      ...{ table: this.#table, clock: this.#clock, fleet: this.#fleet, log: this.#log },
+      onChange: () => this.#commitSoon(),
+      onRefused: (row) => this.#workers.nodeDown(row),
+    });
+    this.#polls = new PollChanges(this.#poller);
     this.#workers = new Workers({
       table: this.#table,
       rings: this.#rings,
@@ -438,39 +446,6 @@ class RunningGateway implements Gateway {
     this.#learned.importLearned(await this.#kept.loadLearned());
   }
 
-  #createPoller(): Poller {
-    return new Poller({
-      table: this.#table,
-      clock: this.#clock,
-      onModels: (row, models) => {
-        this.#fleet.noteModels(row, models);
-        this.#commitSoon();
-      },
-      onEngine: (row, engine) => {
-        this.#fleet.noteEngine(row, engine);
-        this.#commitSoon();
-      },
-      onReading: (row) => {
-        if (this.#fleet.noteAnswer(row)) this.#commitSoon();
-      },
-      onDown: (row, cause) => {
-        const { id, url } = this.#fleet.nodeAt(row)?.config ?? {};
-        this.#log.warn({ node: id, url, cause }, "a node is down");
-        if (cause === "refused") this.#workers.nodeDown(row);
-      },
-      onError: (row, error) => {
-        const shown = error instanceof Error ? (error.stack ?? error.message) : String(error);
-        this.#log.error({ node: this.#fleet.nodeAt(row)?.config.id, error: shown }, "a poll failed inside the gateway");
-      },
-      onKeptIn: (row, cause) => {
-        const { id, url } = this.#fleet.nodeAt(row)?.config ?? {};
-        const words = "polls of a node fail, and it stays in: health.max_ejected_share of a model's nodes are out";
-        this.#log.warn({ node: id, url, cause }, words);
-      },
-      onUp: (row) => this.#log.info({ node: this.#fleet.nodeAt(row)?.config.id }, "a node is up"),
-    });
-  }
-
   #commitSoon(): void {
     if (this.#stopped !== null) return;
     this.#collectTimer ??= setTimeout(() => this.#commit(), COLLECT_MS + COLLECT_SHARE * this.#lastCommitMs);
@@ -488,9 +463,8 @@ class RunningGateway implements Gateway {
     this.#lastCommitMs = performance.now() - startMs;
     for (const warning of change.warnings) this.#log.warn({}, warning);
     this.#workers.broadcast(change.updates);
-    for (const row of change.removed) this.#poller.removeNode(row);
-    for (const spec of change.updated) this.#poller.updateNode(spec);
-    for (const spec of change.added) this.#poller.addNode(spec);
+    const acknowledged = () => this.#workers.waitForVersion(change.version, ACK_DEADLINE_MS);
+    this.#polls.take(change, this.#isReady ? acknowledged : null);
     if (change.updates.length > 0) announceRoom(this.#table);
     return change.warnings;
   }
@@ -515,6 +489,7 @@ class RunningGateway implements Gateway {
   #end(): void {
     if (this.#collectTimer !== null) clearTimeout(this.#collectTimer);
     this.#keptObjects.stop();
+    this.#polls.stop();
     for (const end of this.#endings.splice(0)) end();
   }
 

@@ -281,3 +281,40 @@ test("what another file would change is told, and so is what would stand in its 
     [[5, "models[0].name"]],
   );
 });
+
+test("ten thousand nodes are one apply and one version, and requests run meanwhile", async (t) => {
+  const fake = await fakeNode(t);
+  const text = `${PORTS}health: { poll_interval_ms: 3600000 }\nnodes: [{ id: a, url: "${fake.url}", family: H100 }]\n`;
+  const { gateway } = await startOn(t, text, { storeFolder: folder(t) });
+  const { objects } = gateway;
+  const url = (index: number) => `http://127.1.${Math.floor(index / 200)}.${(index % 200) + 1}:9`;
+  const nodes = Array.from({ length: 10_000 }, (_, index) => ({ id: `n${index}`, url: url(index), family: "MI300X" }));
+  const options = { isDryRun: false, prune: false, actor: OPS };
+  const applying = objects.apply({ nodes }, options);
+  let served = 0;
+  const isApplied = applying.then(() => true);
+  do {
+    const response = await chat(gateway);
+    assert.equal(response.status, 200);
+    await response.text();
+    served += 1;
+  } while (!(await Promise.race([isApplied, Promise.resolve(false)])));
+  const applied = await applying;
+  assert.ok(applied.kind === "applied" && applied.changes.length === 10_000, JSON.stringify(applied).slice(0, 200));
+  assert.ok(served > 1);
+  assert.equal(objects.list("node", null).length, 10_001);
+  const again = await objects.apply({ nodes }, options);
+  assert.ok(again.kind === "applied" && again.changes.length === 0);
+});
+
+test("a policy of families that nobody has, with gaps and ties, is taken, with a warning", async (t) => {
+  const { gateway } = await startOn(t, PORTS, { storeFolder: folder(t) });
+  const chain = [
+    { family: "H100", priority: 7 },
+    { family: "MI300X", priority: 7 },
+    { family: "B200", priority: 900 },
+  ];
+  const spec = { accelerator_preference: chain };
+  const put = done(await gateway.objects.put("policy", "default", "p", spec, UNCONDITIONAL, OPS));
+  assert.match(put.warnings.join("\n"), /p: accelerator_preference\[2\]\.family: no node has the family "B200"/);
+});

@@ -4,8 +4,8 @@ import type { NodeSpec } from "../availability/index.ts";
 import type { FleetChange } from "./fleet.ts";
 
 /**
- * From so many new nodes on. Connecting to thousands keeps this thread busy for as long as the workers need it to hand
- * them their slices: 10,000 nodes were acknowledged after twice the time.
+ * From so many new nodes on. Connecting to thousands keeps this thread busy while the workers need it to hand them their
+ * slices: to the acknowledgment of 10,000 nodes it took 1.4 s of CPU with the polls, 0.7 to 1.0 s without.
  */
 const MANY = 500;
 

@@ -26,6 +26,8 @@ export function cliTables(): string {
     endNow: unused,
     watch: unused,
     signals: unused,
+    socketChannel: unused,
+    startSuccessor: unused,
     onUncaught: unused,
   });
   const commands = program.commands.flatMap((command) => [command, ...command.commands]);

@@ -14,6 +14,7 @@ const tasks = {
   test: "scripts/test.ts",
   "test:field": "scripts/test-field.ts",
   "test:clients": "packages/gateway/test/clients/main.ts",
+  soak: "packages/gateway/test/survival/soak-main.ts",
   fuzz: "packages/gateway/test/survival/fuzz-main.ts",
   check: "scripts/check.ts",
   "bench:decide": "bench/decide.ts",

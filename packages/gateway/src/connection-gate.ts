@@ -4,7 +4,7 @@
  */
 
 import { BlockList, isIPv6, type Socket } from "node:net";
-import type { ConnectionCounts, ConnectionPlace } from "./connection-counts.ts";
+import type { ConnectionCounts } from "./connection-counts.ts";
 import type { Log } from "./data-plane.ts";
 import type { WorkerSettings } from "./thread-messages.ts";
 
@@ -14,9 +14,12 @@ const TELL_EVERY_MS = 10_000;
 export class ConnectionGate {
   readonly #counts: ConnectionCounts;
   readonly #log: Log;
-  readonly #places = new WeakMap<Socket, ConnectionPlace>();
+  /** What the close of a connection does, once. */
+  readonly #ends = new WeakMap<Socket, () => void>();
   #limits: WorkerSettings["data"];
   #trusted: BlockList;
+  /** Connections of this worker that are open. */
+  open = 0;
   #refused = 0;
   #toldAtMs = Number.NEGATIVE_INFINITY;
 
@@ -49,15 +52,21 @@ export class ConnectionGate {
       });
       return false;
     }
-    this.#places.set(socket, place);
+    this.open += 1;
+    let isOpen = true;
+    this.#ends.set(socket, () => {
+      if (isOpen) this.open -= 1;
+      isOpen = false;
+      place.release();
+    });
     this.watch(socket);
     return true;
   }
 
   /** Watches for the close of a connection that was let in; again, where what listened to it was taken off. */
   watch(socket: Socket): void {
-    const place = this.#places.get(socket);
-    if (place !== undefined) socket.once("close", () => place.release());
+    const end = this.#ends.get(socket);
+    if (end !== undefined) socket.once("close", end);
   }
 
   #tell(setting: string, fields: Record<string, string | number>): void {

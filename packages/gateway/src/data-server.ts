@@ -6,8 +6,9 @@
 
 import type { IncomingMessage, Server, ServerOptions } from "node:http";
 import { createServer as createTlsServer, type Server as TlsServer } from "node:https";
-import { Socket } from "node:net";
+import { createServer as createNetServer, type ListenOptions, Server as NetServer, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
 import { type SecureContextOptions, TLSSocket } from "node:tls";
 import { allowedModels } from "@zml/engine";
 import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol/errors";
@@ -26,6 +27,7 @@ import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts"
 import { createServer } from "./node-http.ts";
 import { serveRequest } from "./request.ts";
 import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH, shapeAt } from "./routes.ts";
+import { descriptorOf } from "./takeover/descriptor.ts";
 import type { ServerTls } from "./thread-messages.ts";
 import { requestIdOf } from "./trace-ids.ts";
 
@@ -44,6 +46,11 @@ export class DataServer {
   readonly #running = new DenseSet<Exchange>();
   /** Connections that end with the answer that is under way. */
   readonly #condemned = new WeakSet<Socket>();
+  /** Listeners on further sockets of the gateway that was taken over. */
+  readonly #others: NetServer[] = [];
+  #isTakenOver = false;
+  /** Last request while another process takes over. */
+  #askedAtMs = 0;
   #tls: ServerTls | null;
   #onIdle: (() => void) | null = null;
 
@@ -105,37 +112,81 @@ export class DataServer {
   /**
    * Listens; several workers share a port.
    *
-   * @returns the port, which the system chose when `port` is 0. Rejects when the address can't be had.
+   * @param taken listening sockets of a gateway that runs, by descriptor: they are used in place of one of our own.
+   * @returns the port, which the system chose when `port` is 0, and the descriptor of the listening socket. Rejects when
+   *   the address can't be had.
    */
-  listen(host: string, port: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#server.once("error", reject);
-      this.#server.listen({ host, port, reusePort: true, backlog: 4096 }, () => {
-        this.#server.off("error", reject);
-        const address = this.#server.address();
-        resolve(typeof address === "object" && address !== null ? address.port : port);
+  async listen(
+    host: string,
+    port: number,
+    taken: readonly number[] = [],
+  ): Promise<{ port: number; fd: number | null }> {
+    const [first, ...others] = taken;
+    await listenOn(this.#server, first === undefined ? { host, port, reusePort: true } : { fd: first });
+    for (const fd of others) {
+      // a worker less than the other gateway had: its queue is served as well
+      const server = createNetServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+        this.#server.emit("connection", socket);
       });
-    });
+      await listenOn(server, { fd });
+      this.#others.push(server);
+    }
+    const address = this.#server.address();
+    return {
+      port: typeof address === "object" && address !== null ? address.port : port,
+      fd: descriptorOf(this.#server),
+    };
   }
 
   /**
    * Stops accepting, lets running requests end for `graceMs`, then ends them visibly.
    *
+   * @param isTakenOver another process accepts on the same sockets: whoever has a connection here is served on it once
+   *   more and told to make another one, and nobody who waits for room is sent away.
    * @returns how many had to be ended.
    */
-  async drain(graceMs: number): Promise<number> {
+  async drain(graceMs: number, isTakenOver = false): Promise<number> {
+    const endMs = performance.now() + graceMs;
     this.#plane.isDraining = true;
-    this.#plane.parked.stop();
-    this.#server.close();
+    this.#isTakenOver = isTakenOver;
+    for (const server of this.#others) server.close();
+    if (isTakenOver) {
+      // only the listening socket: the server's own close would end idle connections under the callers' hands
+      NetServer.prototype.close.call(this.#server);
+      this.#sessions.drain({ isPolite: true });
+      await this.#untilLeft(endMs);
+    } else {
+      this.#plane.parked.stop();
+      this.#server.close();
+      this.#sessions.drain({ isPolite: false });
+    }
     this.#server.closeIdleConnections();
-    this.#sessions.drain();
-    if (this.#running.size > 0) await this.#idleWithin(graceMs);
+    if (this.#running.size > 0) await this.#idleWithin(Math.max(0, endMs - performance.now()));
     const interrupted = this.#running.size;
+    this.#plane.parked.stop();
     for (const exchange of this.#running.snapshot()) exchange.interrupt("shutting_down");
     if (this.#running.size > 0) await this.#idleWithin(FLUSH_MS);
     this.#server.closeAllConnections();
     this.#sessions.destroy();
     return interrupted;
+  }
+
+  /** Ends all of it now, without a word: the thread is about to end. */
+  abandon(): void {
+    this.#server.close();
+    for (const server of this.#others) server.close();
+    this.#server.closeAllConnections();
+    this.#sessions.abandon();
+  }
+
+  /** Until no connection is left, or those that are have been idle for a while. */
+  async #untilLeft(endMs: number): Promise<void> {
+    this.#askedAtMs = performance.now();
+    while (this.#gate.open > 0) {
+      const nowMs = performance.now();
+      if (nowMs >= endMs || (this.#running.size === 0 && nowMs - this.#askedAtMs > IDLE_MS)) return;
+      await delay(LOOK_EVERY_MS);
+    }
   }
 
   /** What the server does with an accepted connection begins only for those that are let in. */
@@ -188,7 +239,11 @@ export class DataServer {
   }
 
   /** True for a message that is not to be served: it is answered, unless it came behind one that ends its connection. */
-  #isRefused(request: IncomingMessage, response: CallerResponse): boolean {
+  #isRefused(request: IncomingMessage, response: CallerAnswer): boolean {
+    if (this.#isTakenOver) {
+      this.#askedAtMs = performance.now();
+      response.shouldKeepAlive = false;
+    }
     // nothing behind a request whose end two readers could see in two places is a request
     if (this.#condemned.has(request.socket)) return true;
     const isPlain = hasPlainFraming(request);
@@ -266,7 +321,7 @@ export class DataServer {
   #serveOther(request: CallerRequest, response: CallerResponse, path: string): void {
     if (path === LIVENESS_PATH || path === READINESS_PATH) {
       if (!isRead(request)) return this.#refuseMethod(request, response);
-      const isReady = path === LIVENESS_PATH || !this.#plane.isDraining;
+      const isReady = path === LIVENESS_PATH || !this.#plane.isDraining || this.#isTakenOver;
       response.writeHead(isReady ? 200 : 503, { "content-type": "text/plain" }).end(isReady ? "ok\n" : "draining\n");
       return;
     }
@@ -367,7 +422,26 @@ export class DataServer {
 /** What an interrupted answer gets to leave the process, ms. */
 const FLUSH_MS = 1000;
 
+/** A caller who has not used its connection for so long keeps it for later: it is closed as any idle one, ms. */
+const IDLE_MS = 5_000;
+
+/** How often a process that was taken over looks whether its connections are gone, ms. */
+const LOOK_EVERY_MS = 50;
+
+/** Connections that wait to be accepted. */
+const BACKLOG = 4096;
+
 const NOTHING = (): void => {};
+
+function listenOn(server: NetServer, where: ListenOptions & { fd?: number }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ ...where, backlog: BACKLOG }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
 
 function secureContextOf({ cert, key, clientCa, minVersion }: ServerTls): SecureContextOptions {
   return { cert, key, minVersion: `TLSv${minVersion}`, ...(clientCa === null ? {} : { ca: clientCa }) };

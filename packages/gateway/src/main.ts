@@ -1,6 +1,8 @@
 /** The command `zml`. The only file that touches arguments, environment, signals and the exit of the process. */
 
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { createInterface } from "node:readline/promises";
 import { text as textOf } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
@@ -10,6 +12,11 @@ import { createProgram } from "./commands/program.ts";
 import type { ServeSignals } from "./commands/serve.ts";
 import type { Terminal } from "./commands/terminal.ts";
 import type { Watch } from "./commands/watch-page.ts";
+import type { SocketNote } from "./takeover/handover-messages.ts";
+import type { SocketChannel, SocketHandle } from "./takeover/predecessor.ts";
+
+/** Names the two connections of a takeover; only a process that `startSuccessor` started has it. */
+const HANDOVER_VARIABLE = "ZML_HANDOVER";
 
 const terminal: Terminal = {
   env: process.env,
@@ -32,6 +39,8 @@ const program = createProgram({
   endNow: (exitCode) => process.exit(exitCode),
   watch: watchUntilStopped,
   signals: listenToSignals,
+  socketChannel,
+  startSuccessor,
   onUncaught: watchFatalErrors,
 });
 
@@ -97,6 +106,45 @@ function listenToSignals(): ServeSignals {
       reload = callback;
     },
   };
+}
+
+/** The channel brings sockets of the gateway that runs. */
+function socketChannel(): SocketChannel | null {
+  const token = process.env[HANDOVER_VARIABLE];
+  if (token === undefined || process.send === undefined) return null;
+  return {
+    token,
+    onNote: (take) => {
+      process.on("message", (note: SocketNote, handle: unknown) => take(note, isSocketHandle(handle) ? handle : null));
+    },
+    close: () => {
+      if (process.connected) process.disconnect();
+    },
+  };
+}
+
+function isSocketHandle(value: unknown): value is SocketHandle {
+  return typeof value === "object" && value !== null && typeof Reflect.get(value, "fd") === "number";
+}
+
+/** Stays beside its child, passes signals on, and ends as it does. */
+function startSuccessor(connection: Socket, token: string): Promise<number> {
+  const child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
+    stdio: ["inherit", "inherit", "inherit", connection],
+    env: { ...process.env, NODE_CHANNEL_FD: "3", [HANDOVER_VARIABLE]: token },
+  });
+  child.once("spawn", () => connection.destroy());
+  // a terminal sends Ctrl-C to the child as well
+  const hasTerminal = [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      if (signal !== "SIGINT" || !hasTerminal) child.kill(signal);
+    });
+  }
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code) => resolve(code ?? EXIT.failed));
+  });
 }
 
 /**

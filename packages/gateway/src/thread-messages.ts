@@ -122,12 +122,12 @@ export interface WorkerUpdate {
 
 export type ToWorker =
   | WorkerUpdate
-  /** Starts to listen; answered by `listening` or `listen_failed`. */
-  | { kind: "listen"; host: string; port: number }
+  /** Starts to listen, on these sockets of another gateway if there are any; answered by `listening` or `listen_failed`. */
+  | { kind: "listen"; host: string; port: number; taken: readonly number[] }
   /** Refused polls took the node out: attempts on it that have not committed fail now. */
   | { kind: "node_down"; row: number }
   /** Stop accepting; running requests get `graceMs`; answered by `drained`. */
-  | { kind: "drain"; graceMs: number };
+  | { kind: "drain"; graceMs: number; isTakenOver: boolean };
 
 /** Numbers of `AttemptTiming`, in this order; `isPromptOnly` as 1 or 0. */
 export const TIMING_FIELDS = [
@@ -188,7 +188,8 @@ export const REQUEST_FIELDS = [
 export type FromWorker =
   /** The version is in force for new requests of this worker. */
   | { kind: "applied"; version: number }
-  | { kind: "listening"; port: number }
+  /** `fd`: descriptor of its listening socket; null: it can't be told. */
+  | { kind: "listening"; port: number; fd: number | null }
   | { kind: "listen_failed"; message: string }
   /** What finished since the last message: `SAMPLE_FIELDS` per attempt; NaN: unknown; `outcome` indexes `OUTCOMES`. */
   | { kind: "samples"; samples: Float64Array }
@@ -200,4 +201,6 @@ export type FromWorker =
       message: string;
       fields: Record<string, string | number>;
     }
-  | { kind: "drained"; interrupted: number };
+  | { kind: "drained"; interrupted: number }
+  /** An exception that nobody caught: the thread ends. */
+  | { kind: "dying"; error: string };

@@ -21,19 +21,31 @@ function send(message: FromWorker): void {
   port.postMessage(message);
 }
 
+/**
+ * An exception that nobody catches ends this thread, and no other. Left to Node, it may end the process: the thread's
+ * JavaScript stops at once, sockets that are read in the same turn of its loop are still handed to HTTP/2, and DATA of a
+ * stream that nobody could be told of is a failed assertion there (`onread->IsFunction()`, Node 24.22). So what reads is
+ * closed first, and the thread ends in the next phase of its loop.
+ */
+process.on("uncaughtException", (error: unknown) => {
+  send({ kind: "dying", error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+  server?.abandon();
+  setImmediate(() => process.exit(1));
+});
+
 port.on("message", (message: ToWorker) => {
   switch (message.kind) {
     case "update":
       update(message);
       break;
     case "listen":
-      listen(message.host, message.port);
+      listen(message.host, message.port, message.taken);
       break;
     case "node_down":
       plane?.nodeDown(message.row);
       break;
     case "drain":
-      drain(message.graceMs);
+      drain(message.graceMs, message.isTakenOver);
       break;
   }
 });
@@ -71,17 +83,17 @@ function createPlane(settings: WorkerSettings): DataPlane {
   });
 }
 
-function listen(host: string, listenPort: number): void {
+function listen(host: string, listenPort: number, taken: readonly number[]): void {
   assert(plane !== null, "a worker listens once it has a configuration");
   server = new DataServer(plane);
-  server.listen(host, listenPort).then(
-    (bound) => send({ kind: "listening", port: bound }),
+  server.listen(host, listenPort, taken).then(
+    ({ port: bound, fd }) => send({ kind: "listening", port: bound, fd }),
     (error: Error) => send({ kind: "listen_failed", message: error.message }),
   );
 }
 
-function drain(graceMs: number): void {
-  const drained = server?.drain(graceMs) ?? Promise.resolve(0);
+function drain(graceMs: number, isTakenOver: boolean): void {
+  const drained = server?.drain(graceMs, isTakenOver) ?? Promise.resolve(0);
   drained
     .then((interrupted) => {
       plane?.samples.flush();

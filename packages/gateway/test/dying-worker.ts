@@ -43,7 +43,7 @@ parentPort?.on("message", (message: ToWorker) => {
       }
       server.listen({ host: message.host, port: message.port, reusePort: true }, () => {
         const address = server.address();
-        send({ kind: "listening", port: typeof address === "object" && address !== null ? address.port : 0 });
+        send({ kind: "listening", port: typeof address === "object" && address !== null ? address.port : 0, fd: null });
       });
       break;
     case "drain":

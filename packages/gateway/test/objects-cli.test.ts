@@ -64,6 +64,8 @@ async function serve(t: TestContext, text: string, env: Record<string, string> =
         endNow: unused,
         signals: unused,
         onUncaught: unused,
+        socketChannel: unused,
+        startSuccessor: unused,
         watch: () => ({
           stop: new AbortController().signal,
           nowMs: Date.now,

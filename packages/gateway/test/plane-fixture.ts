@@ -210,7 +210,7 @@ export async function startPlane(
   });
   if (options.keys !== undefined) plane.setKeys(fixtureKeys(options.keys));
   const server = new DataServer(plane);
-  const port = await server.listen("127.0.0.1", 0);
+  const { port } = await server.listen("127.0.0.1", 0);
   const inFlight = (): number => table.total.inFlight.reduce((sum, count) => sum + count, 0);
   return {
     url: `http://127.0.0.1:${port}`,

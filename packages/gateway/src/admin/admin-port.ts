@@ -12,6 +12,7 @@ import { ADMIN_PROBLEMS, PROBLEM_TYPE, problemBody } from "@zml/protocol/admin/p
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { listenError } from "../control/port-probe.ts";
 import { createServer } from "../node-http.ts";
+import { descriptorOf } from "../takeover/descriptor.ts";
 import { drawTraceContext, requestIdOf } from "../trace-ids.ts";
 import { AdminProblem } from "./admin-problem.ts";
 import type { AdminSources } from "./admin-sources.ts";
@@ -85,16 +86,22 @@ export class AdminPort {
   /**
    * Starts to listen.
    *
+   * @param taken the listening socket of a gateway that this one takes over, by descriptor.
    * @returns the port, chosen by the system when `address.port` is 0.
    * @throws StartError when the address can't be had.
    */
-  async listen(address: ListenAddress): Promise<number> {
+  async listen(address: ListenAddress, taken: number | null = null): Promise<number> {
     this.#host = address.host;
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", (error) => reject(listenError(error, address, "admin.listen")));
-      this.#server.listen({ host: address.host, port: address.port }, resolve);
+      this.#server.listen(taken === null ? { host: address.host, port: address.port } : { fd: taken }, resolve);
     });
     return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Its listening socket, by descriptor; null: it can't be told. */
+  get socket(): number | null {
+    return descriptorOf(this.#server);
   }
 
   /** Follows changed limits; they hold from the next request and the next connection on. */

@@ -1,5 +1,7 @@
 /** What the command tree is given by the process that runs it. */
 
+import type { Socket } from "node:net";
+import type { SocketChannel } from "../takeover/predecessor.ts";
 import type { ServeSignals } from "./serve.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Watch } from "./watch-page.ts";
@@ -15,6 +17,10 @@ export interface ProgramHost {
   /** Waiting that Ctrl-C ends. Asked for by commands that wait. */
   watch(): Watch;
   signals(): ServeSignals;
+  /** The connection that `startSuccessor` gave this process; null: it was started without one. */
+  socketChannel(): SocketChannel | null;
+  /** Runs this very command in another process, with a connection as its channel. Gives its exit code. */
+  startSuccessor(connection: Socket, token: string): Promise<number>;
   /** Calls back with what nobody caught. */
   onUncaught(report: (error: string, kind: string) => void): void;
 }

@@ -1,5 +1,6 @@
 /** The command tree of `zml`: what docs/reference/cli.md and the completion of shells are made from. */
 
+import { randomUUID } from "node:crypto";
 import { Command, Option } from "commander";
 import { checkConfig } from "./check-config.ts";
 import type { CheckNodesOptions } from "./check-nodes.ts";
@@ -78,11 +79,24 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
         .env("ZML_LOG_LEVEL")
         .default("info"),
     )
+    .option("--takeover", "take over from the gateway that runs with this file, without losing a request", false)
     .addHelpText(
       "after",
       "\nSIGTERM and SIGINT drain and end it, a second one ends it at once; SIGHUP reads the file again.",
     )
-    .action(async ({ config, logLevel }: { config: string; logLevel: string }) => {
+    .action(async ({ config, logLevel, takeover }: { config: string; logLevel: string; takeover: boolean }) => {
+      const channel = takeover ? host.socketChannel() : null;
+      if (takeover && channel === null) {
+        const { takeOver } = await import("./takeover.ts");
+        host.endNow(
+          await takeOver(terminal, {
+            config,
+            token: randomUUID(),
+            start: (connection, token) => host.startSuccessor(connection, token),
+          }),
+        );
+        return;
+      }
       // loaded on use: the other commands start faster without the gateway
       const [{ serve }, { createLog }] = await Promise.all([import("./serve.ts"), import("./log.ts")]);
       const log = createLog(logLevel);
@@ -91,7 +105,9 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
         uncaught += 1;
         log.error({ error, kind, uncaught }, "an error that nobody caught");
       });
-      host.endNow(await serve(terminal, { config, log, signals: host.signals(), version: host.version }));
+      const { version } = host;
+      const taken = channel === null ? {} : { channel };
+      host.endNow(await serve(terminal, { config, log, signals: host.signals(), version, ...taken }));
     });
   program
     .command("check-config")

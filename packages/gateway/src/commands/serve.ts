@@ -8,6 +8,8 @@ import { type Gateway, startGateway } from "../control/gateway.ts";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
 import { MEMORY } from "../store/store-messages.ts";
+import { handoverPath } from "../takeover/handover-messages.ts";
+import { Predecessor, type SocketChannel } from "../takeover/predecessor.ts";
 import { readConfigFile, readConfigFileAgain } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
@@ -20,15 +22,22 @@ export interface ServeSignals {
   onReload(callback: () => void): void;
 }
 
+export interface ServeOptions {
+  readonly config: string;
+  readonly log: GatewayLog;
+  readonly signals: ServeSignals;
+  /** Of the package. */
+  readonly version: string;
+  /** Entry of the workers; default: the product's. */
+  readonly workerUrl?: URL;
+  /** Where the sockets of the gateway that runs come in: this one takes over. */
+  readonly channel?: SocketChannel;
+}
+
 /** @returns the exit code, after the drain. */
 export async function serve(
   terminal: Terminal,
-  {
-    config: fileName,
-    log,
-    signals,
-    version,
-  }: { config: string; log: GatewayLog; signals: ServeSignals; version: string },
+  { config: fileName, log, signals, version, workerUrl, channel }: ServeOptions,
 ): Promise<number> {
   const read = await readConfigFile(fileName, terminal.env);
   if (!isReadFile(read)) {
@@ -36,6 +45,8 @@ export async function serve(
     return EXIT.failed;
   }
   for (const warning of read.warnings) log.warn({}, formatProblems([warning]));
+  const folder = storeFolder(fileName, read.config.store.path);
+  const takenOver = Promise.withResolvers<string>();
   let gateway: Gateway;
   try {
     gateway = await startGateway({
@@ -46,7 +57,10 @@ export async function serve(
       log,
       readAgain: (before) => readConfigFileAgain(fileName, terminal.env, before),
       configPath: resolve(fileName),
-      storeFolder: storeFolder(fileName, read.config.store.path),
+      storeFolder: folder,
+      onTakenOver: () => takenOver.resolve("takeover"),
+      ...(channel === undefined ? {} : { predecessor: new Predecessor(handoverPath(folder), channel) }),
+      ...(workerUrl === undefined ? {} : { workerUrl }),
     });
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
@@ -57,7 +71,7 @@ export async function serve(
   signals.onReload(() => {
     gateway.reload().catch((error: unknown) => log.error({ error: String(error) }, "the reload failed"));
   });
-  const signal = await signals.stop;
+  const signal = await Promise.race([signals.stop, takenOver.promise]);
   const graceMs = read.config.timeouts.drainMs;
   log.info({ signal, graceMs }, "draining: running requests may end, new ones are refused");
   const { interrupted, isClean } = await gateway.stop();
@@ -66,6 +80,6 @@ export async function serve(
 }
 
 /** `store.path` is beside the file that names it, wherever the process was started. */
-function storeFolder(fileName: string, path: string): string {
+export function storeFolder(fileName: string, path: string): string {
   return path === MEMORY ? path : resolve(dirname(fileName), path);
 }

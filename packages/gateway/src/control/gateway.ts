@@ -12,7 +12,7 @@ import {
   type EvidenceRing,
   type FleetTable,
 } from "@zml/engine";
-import { type Config, formatListen } from "@zml/protocol";
+import { type Config, formatListen, type ListenAddress } from "@zml/protocol";
 import type { DecisionJson, StatusJson } from "@zml/protocol/admin";
 import { adminAccess } from "../admin/admin-access.ts";
 import { AdminPort } from "../admin/admin-port.ts";
@@ -30,6 +30,9 @@ import { findDecision } from "../evidence/find-decision.ts";
 import { recentDecisions } from "../evidence/recent-decisions.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
+import { handoverPath } from "../takeover/handover-messages.ts";
+import { type HandoverHost, HandoverServer } from "../takeover/handover-server.ts";
+import type { Predecessor } from "../takeover/predecessor.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { FileWatches } from "./config-watch.ts";
 import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost, type Draft } from "./configuration.ts";
@@ -84,6 +87,10 @@ export interface GatewayOptions {
   readonly workerUrl?: URL;
   /** Seed of all draws; worker `i` gets `seed + i`. Default: random. */
   readonly seed?: number;
+  /** The gateway that runs and that this one takes over. */
+  readonly predecessor?: Predecessor;
+  /** Another process has taken over: this one has to stop. Absent: it can't be taken over. */
+  readonly onTakenOver?: () => void;
   /** Deadline of the first polls, ms. Default: the longest `health.timeout_ms`, at most 5,000. */
   readonly firstRoundMs?: number;
 }
@@ -169,6 +176,9 @@ class RunningGateway implements Gateway {
   #lastCommitMs = 0;
   #stopped: Promise<{ interrupted: number; isClean: boolean }> | null = null;
   #isReady = false;
+  /** Null: there is no folder in which the next process would look for this one. */
+  readonly #handover: HandoverServer | null;
+  #isTakenOver = false;
 
   constructor(options: GatewayOptions) {
     this.#options = options;
@@ -258,6 +268,11 @@ class RunningGateway implements Gateway {
       busySeconds: () => this.#workers.busySeconds(),
       unixStartMs: this.#unixOriginMs,
     });
+    const { onTakenOver } = options;
+    this.#handover =
+      onTakenOver === undefined || storeFolder === MEMORY
+        ? null
+        : new HandoverServer(this.#handoverHost(onTakenOver), handoverPath(storeFolder));
     this.#admin = new AdminPort(this.#adminSources());
   }
 
@@ -278,9 +293,8 @@ class RunningGateway implements Gateway {
   }
 
   async start(): Promise<void> {
-    const { data, admin } = this.#configuration.config;
-    await probePort(data.listen, "data.listen");
-    this.#adminPort = await this.#admin.listen(admin.listen);
+    const { predecessor } = this.#options;
+    const { data, admin } = await this.#takeAddresses();
     await this.#restore();
     // prices come when they come: nothing waits for them
     this.#prices.configure(this.#configuration.config, this.#configuration.secrets);
@@ -300,7 +314,9 @@ class RunningGateway implements Gateway {
     // what the first polls found is in force before the first request comes
     this.#commit();
     await this.#workers.waitForVersion(this.#fleet.version, ACK_DEADLINE_MS);
-    this.#dataPort = await this.#workers.listen(data.listen);
+    const taken = await predecessor?.take();
+    if (taken !== undefined) this.#adminPort = await this.#admin.listen(admin, taken.admin);
+    this.#dataPort = await this.#workers.listen(data, taken?.data);
     if (this.#options.configPath != null) {
       this.#watches.follow([
         this.#options.configPath,
@@ -308,10 +324,51 @@ class RunningGateway implements Gateway {
       ]);
     }
     this.#isReady = true;
+    await predecessor?.serving();
+    await this.#handover?.listen();
+  }
+
+  /** Where to listen: of a gateway that runs, what it has; else the admin port is opened at once, as the first thing. */
+  async #takeAddresses(): Promise<{ data: ListenAddress; admin: ListenAddress }> {
+    const { data, admin } = this.#configuration.config;
+    const own = { data: data.listen, admin: admin.listen };
+    const { predecessor } = this.#options;
+    if (predecessor !== undefined) return predecessor.begin(own);
+    await probePort(own.data, "data.listen");
+    this.#adminPort = await this.#admin.listen(own.admin);
+    return own;
+  }
+
+  /** What a takeover by the next process does with this one. */
+  #handoverHost(onLeave: () => void): HandoverHost {
+    return {
+      log: this.#log,
+      addresses: () => ({ data: this.dataAddress, admin: this.adminAddress }),
+      sockets: () => {
+        const { sockets: data } = this.#workers;
+        const { socket: admin } = this.#admin;
+        return data === null || admin === null || this.#stopped !== null ? null : { data, admin };
+      },
+      release: async () => {
+        await Promise.all([this.#kept?.save(), this.#periods.save()]);
+        await this.#store.close();
+      },
+      takeBack: async () => {
+        if (this.#stopped !== null) return;
+        this.#store.reopen();
+        await this.#kept?.save();
+      },
+      leave: () => {
+        this.#isTakenOver = true;
+        void this.#admin.close();
+        onLeave();
+      },
+    };
   }
 
   /** Ends what a failed start left. */
   async abandon(): Promise<void> {
+    this.#options.predecessor?.abandon();
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
@@ -478,7 +535,8 @@ class RunningGateway implements Gateway {
   async #stop(graceMs: number): Promise<{ interrupted: number; isClean: boolean }> {
     this.#isReady = false;
     this.#end();
-    const drained = await this.#workers.drain(graceMs);
+    if (!this.#isTakenOver) this.#handover?.close();
+    const drained = await this.#workers.drain(graceMs, this.#isTakenOver);
     await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#kept?.stop();
     await this.#periods.stop();

@@ -51,7 +51,7 @@ test("a worker that ends waits for no update", async (t) => {
   t.after(() => workers.terminate());
   await workers.start();
   workers.broadcast(Array.from({ length: 1000 }, (_, index) => update(2 + index)));
-  assert.deepEqual(await workers.drain(10_000), { interrupted: 0, isClean: true });
+  assert.deepEqual(await workers.drain(10_000, false), { interrupted: 0, isClean: true });
 });
 
 test("what a worker's requests held of their callers' limits is given back when it dies", async (t) => {

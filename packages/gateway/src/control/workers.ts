@@ -60,6 +60,8 @@ interface Slot {
   /** Last version that was sent to it as its full state: it never knew an older one. */
   floorVersion: number;
   isListening: boolean;
+  /** Its listening socket. */
+  fd: number | null;
   deathsInARow: number;
   /** Times that it could not listen since it was last started. */
   failedListens: number;
@@ -94,6 +96,7 @@ export class Workers {
       appliedVersion: -1,
       floorVersion: -1,
       isListening: false,
+      fd: null,
       deathsInARow: 0,
       failedListens: 0,
       retryTimer: null,
@@ -119,6 +122,12 @@ export class Workers {
   /** Workers that accept connections. */
   get listening(): number {
     return this.#slots.filter((slot) => slot.isListening).length;
+  }
+
+  /** Their listening sockets, by descriptor. Null: not every worker has one that can be told. */
+  get sockets(): readonly number[] | null {
+    const fds = this.#slots.flatMap(({ isListening, fd }) => (isListening && fd !== null ? [fd] : []));
+    return fds.length === this.#slots.length ? fds : null;
   }
 
   /** Least version that any worker may still decide on; a dead worker decides on none. */
@@ -151,15 +160,17 @@ export class Workers {
   /**
    * Makes every worker listen on one port: the first takes it, the others join it.
    *
+   * @param taken listening sockets of a gateway that this one takes over, by descriptor: each worker gets its share.
    * @returns the port, chosen by the system when `address.port` is 0.
    * @throws StartError when a worker can't listen.
    */
-  async listen(address: ListenAddress): Promise<number> {
+  async listen(address: ListenAddress, taken: readonly number[] = []): Promise<number> {
     const [first, ...others] = this.#slots;
     if (first === undefined) throw new StartError("there is no worker to listen");
-    const port = await this.#listen(first, address);
+    const shareOf = ({ index }: Slot) => taken.filter((_, socket) => socket % this.#slots.length === index);
+    const port = await this.#listen(first, address, shareOf(first));
     this.#address = { host: address.host, port };
-    await Promise.all(others.map((slot) => this.#listen(slot, { host: address.host, port })));
+    await Promise.all(others.map((slot) => this.#listen(slot, { host: address.host, port }, shareOf(slot))));
     this.#isStarted = true;
     return port;
   }
@@ -187,13 +198,14 @@ export class Workers {
   /**
    * Stops accepting, lets running requests end for `graceMs`, and ends the threads.
    *
+   * @param isTakenOver another process accepts on the same sockets.
    * @returns requests that did not end in time; `isClean`: every worker said that it has drained.
    */
-  async drain(graceMs: number): Promise<{ interrupted: number; isClean: boolean }> {
+  async drain(graceMs: number, isTakenOver: boolean): Promise<{ interrupted: number; isClean: boolean }> {
     this.#isStopping = true;
     for (const slot of this.#slots) {
       if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
-      post(slot, { kind: "drain", graceMs });
+      post(slot, { kind: "drain", graceMs, isTakenOver });
     }
     const isClean = await this.#until(
       () => this.#slots.every((slot) => slot.worker === null || slot.interrupted !== null),
@@ -238,6 +250,7 @@ export class Workers {
     slot.startedAtMs = performance.now();
     slot.appliedVersion = -1;
     slot.isListening = false;
+    slot.fd = null;
     slot.failedListens = 0;
     slot.isTaking = false;
     slot.queue.length = 0;
@@ -252,7 +265,7 @@ export class Workers {
     const updates = this.#options.fullUpdates();
     slot.floorVersion = updates.at(-1)?.version ?? -1;
     for (const update of updates) post(slot, update);
-    if (this.#isStarted && this.#address !== null) post(slot, { kind: "listen", ...this.#address });
+    if (this.#isStarted && this.#address !== null) post(slot, { kind: "listen", ...this.#address, taken: [] });
   }
 
   #receive(slot: Slot, message: FromWorker): void {
@@ -266,6 +279,7 @@ export class Workers {
         break;
       case "listening":
         slot.isListening = true;
+        slot.fd = message.fd;
         break;
       case "listen_failed":
         slot.lastError = message.message;
@@ -279,6 +293,9 @@ export class Workers {
         return;
       case "log":
         log[message.level]({ worker: slot.index, ...message.fields }, message.message);
+        return;
+      case "dying":
+        slot.lastError = message.error;
         return;
       case "drained":
         slot.interrupted = message.interrupted;
@@ -299,7 +316,7 @@ export class Workers {
     log.error({ ...fields, retryInMs }, "a worker can't listen; it tries again");
     slot.retryTimer = setTimeout(() => {
       slot.retryTimer = null;
-      if (this.#address !== null) post(slot, { kind: "listen", ...this.#address });
+      if (this.#address !== null) post(slot, { kind: "listen", ...this.#address, taken: [] });
     }, retryInMs);
   }
 
@@ -308,6 +325,7 @@ export class Workers {
     if (slot.retryTimer !== null) clearTimeout(slot.retryTimer);
     slot.worker = null;
     slot.isListening = false;
+    slot.fd = null;
     slot.isTaking = false;
     slot.queue.length = 0;
     removeWorkerShare(table, slot.index);
@@ -334,7 +352,7 @@ export class Workers {
     this.#wake();
   }
 
-  async #listen(slot: Slot, address: ListenAddress): Promise<number> {
+  async #listen(slot: Slot, address: ListenAddress, taken: readonly number[]): Promise<number> {
     const { worker } = slot;
     if (worker === null)
       throw new StartError(`worker ${slot.index} died before it could listen: ${firstLine(slot.lastError)}`);
@@ -359,7 +377,7 @@ export class Workers {
       };
       worker.on("message", onMessage);
       worker.on("exit", onExit);
-      post(slot, { kind: "listen", ...address });
+      post(slot, { kind: "listen", ...address, taken });
     });
   }
 

@@ -24,7 +24,7 @@ export interface StreamCall {
   sendContinue(): void;
 }
 
-/** A caller gets this long to answer the PING that tells how far a GOAWAY has come, ms. */
+/** A caller gets this long to hear of a GOAWAY: to answer the PING behind it, or to send what it had begun, ms. */
 const GOAWAY_ROUND_TRIP_MS = 1000;
 
 /** A connection that was told to end gets this long to take what is left, ms. */
@@ -50,6 +50,7 @@ export class CallerSessions {
   /** Null until the first connection, and after a change of limits. */
   #server: Http2Server | null = null;
   #isDraining = false;
+  #isPolite = false;
   /** Of the session that is being made: a session gives its socket to nobody. */
   #accepting: Socket | null = null;
 
@@ -81,10 +82,19 @@ export class CallerSessions {
     this.#accepting = null;
   }
 
-  /** No new requests; those that run may end. */
-  drain(): void {
+  /**
+   * No new requests; those that run may end. `isPolite`: also a connection without a request hears of it a round trip
+   * before, so that what its caller has just sent is served.
+   */
+  drain({ isPolite }: { isPolite: boolean }): void {
     this.#isDraining = true;
-    for (const session of this.#sessions) session.drain();
+    this.#isPolite = isPolite;
+    for (const session of this.#sessions) session.drain(isPolite);
+  }
+
+  /** Ends all connections now, with what they still had to say. */
+  abandon(): void {
+    for (const session of this.#sessions) session.abandon();
   }
 
   /** Ends all connections now. */
@@ -120,7 +130,7 @@ export class CallerSessions {
       entry.end();
       this.#sessions.delete(entry);
     });
-    if (this.#isDraining) entry.drain();
+    if (this.#isDraining) entry.drain(this.#isPolite);
   }
 }
 
@@ -160,13 +170,14 @@ class CallerSession {
   }
 
   /** GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came (RFC 9113, 6.8). */
-  drain(): void {
+  drain(isPolite: boolean): void {
     const session = this.#session;
     if (this.#isClosing || session.destroyed) return;
-    if (this.#streams === 0) return this.#close();
+    if (this.#streams === 0 && !isPolite) return this.#close();
     session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
     this.#closing = setTimeout(() => this.#close(), GOAWAY_ROUND_TRIP_MS);
-    session.ping(() => this.#close());
+    // a client may answer the PING before it sends what it has already begun: who has the time waits for all of it
+    if (!isPolite) session.ping(() => this.#close());
   }
 
   /** Ends the connection now; what is written may leave. */
@@ -175,6 +186,11 @@ class CallerSession {
     // a session that was closed leaves its socket to the caller, who may not close it, or not even read
     if (this.#closing !== null) clearTimeout(this.#closing);
     this.#closing = setTimeout(() => this.#socket.destroy(), FLUSH_MS);
+  }
+
+  /** Ends the connection now, whatever is written. */
+  abandon(): void {
+    this.#socket.destroy();
   }
 
   /** The connection is gone. */

@@ -117,6 +117,11 @@ export class Store implements StoreClient {
     await this.#leaving;
   }
 
+  /** After a `close`: calls are taken again. */
+  reopen(): void {
+    this.#isClosed = false;
+  }
+
   #send(name: StoreCallName | null, args: unknown): Promise<unknown> {
     if (this.#isClosed) return Promise.reject(new StoreFault("closed", "the store is closed: start the gateway again"));
     if (this.#calls.size >= CALLS_MAX) {

@@ -1,0 +1,40 @@
+/** `zml serve` with workers that can be told to die: a line with the index of one, on standard input. */
+
+import { createInterface } from "node:readline";
+import { createLog } from "../../src/commands/log.ts";
+import { serve } from "../../src/commands/serve.ts";
+
+const [config = ""] = process.argv.slice(2);
+const log = createLog("info");
+const report = (kind: string) => (error: unknown) => {
+  log.error({ kind, error: error instanceof Error ? error.stack : String(error) }, "an error that nobody caught");
+};
+process.on("unhandledRejection", report("unhandledRejection"));
+process.on("uncaughtException", report("uncaughtException"));
+
+const orders = new BroadcastChannel("zml-soak");
+orders.unref();
+const lines = createInterface({ input: process.stdin });
+lines.on("line", (line) => orders.postMessage(Number(line)));
+
+const stop = Promise.withResolvers<string>();
+process.once("SIGTERM", stop.resolve);
+process.exit(
+  await serve(
+    {
+      env: process.env,
+      out: (text) => process.stdout.write(text),
+      error: (text) => process.stderr.write(text),
+      screen: () => null,
+      input: async () => "",
+      ask: async () => null,
+    },
+    {
+      config,
+      log,
+      signals: { stop: stop.promise, onReload: (callback) => process.on("SIGHUP", callback) },
+      version: "soak",
+      workerUrl: new URL("./soak-worker.ts", import.meta.url),
+    },
+  ),
+);

@@ -26,7 +26,7 @@ const UNSAID_STEPS = 2;
 /** Added to the rank of what does not meet the targets: behind all that does, and still in order. */
 const INFEASIBLE = 1e9;
 
-const MS_PER_HOUR = 3_600_000;
+const HOURS_PER_MS = 1 / 3_600_000;
 
 /** Share of its speed with which a node in its slow start counts, 0.1 to 1. */
 export type StartShare = (row: number) => number;
@@ -150,20 +150,21 @@ function createWeigher(table: FleetTable): Weigher {
         (stepPerRequestMs[placement] as number) +
         (stepPerKvTokenMs[placement] as number) * contextTokens +
         (stepPerPromptTokenMs[placement] as number) * promptsPerOutput;
-      const ownMs = shareOf(promiseMs / tokenFactor, baseMs, slopeMs);
+      const certainty = 1 / tokenFactor;
+      const ownMs = shareOf(promiseMs * certainty, baseMs, slopeMs);
       const heldUs = tightestUs[row] as number;
       let shareMs = ownMs;
       let conversionMs = 0;
       if (depth > 0 && heldUs !== 0 && heldUs < promiseMs * 1000) {
-        shareMs = shareOf(heldUs / 1000 / tokenFactor, baseMs, slopeMs);
+        shareMs = shareOf(heldUs * 0.001 * certainty, baseMs, slopeMs);
       } else if (depth > 0 && heldUs !== promiseMs * 1000) {
-        const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs / 1000;
-        const looseMs = shareOf(heldMs / tokenFactor, baseMs, slopeMs);
+        const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs * 0.001;
+        const looseMs = shareOf(heldMs * certainty, baseMs, slopeMs);
         if (looseMs < ownMs) conversionMs = depth * (ownMs - looseMs);
       }
       const nodeMs = cells[P.nodeMs] as number;
       const takenMs = outputTokens * shareMs;
-      const hours = ((nodeMs > takenMs ? nodeMs : takenMs) + outputTokens * conversionMs) / MS_PER_HOUR;
+      const hours = ((nodeMs > takenMs ? nodeMs : takenMs) + outputTokens * conversionMs) * HOURS_PER_MS;
       const price = priceUsdPerHour[row] as number;
       // below 0 until the highest known price stands for the unknown
       const usd = price >= 0 ? price * hours : -hours;
@@ -174,7 +175,7 @@ function createWeigher(table: FleetTable): Weigher {
       }
       if (price >= 0) {
         if (!(price <= highestUsd)) highestUsd = price;
-        const fair = (price * ((cells[P.prefillMs] as number) + outputTokens * ownMs)) / MS_PER_HOUR;
+        const fair = price * ((cells[P.prefillMs] as number) + outputTokens * ownMs) * HOURS_PER_MS;
         if (fair > 0 && fair < fairUsd) fairUsd = fair;
       } else unpriced += 1;
       const responseFactor = firstFactor > tokenFactor ? firstFactor : tokenFactor;

@@ -140,6 +140,16 @@ test("a slow node without traffic is believed to be as its family again, after m
   assert.ok(bench.of("slowness", 1) < 1.05);
 });
 
+test("a node that takes a slow one's place begins as its family is", () => {
+  const bench = new Bench([0, 0]);
+  bench.run(0, 200);
+  bench.run(1, 60, { slowness: 3 });
+  assert.ok(bench.of("slowness", 1) > 2);
+  takePlacementRow(bench.table, 1 * PLACEMENTS_PER_NODE);
+  bench.learner.refresh(bench.placed, bench.nowMs);
+  assert.equal(bench.of("slowness", 1), 1);
+});
+
 test("a family that has shown nothing stands at the median of the others, and alone at the documented defaults", () => {
   const bench = new Bench([0, 1]);
   for (const column of COLUMNS) assert.equal(bench.of(column, 1), DEFAULT_TIMING[column]);

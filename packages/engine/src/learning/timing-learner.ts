@@ -163,11 +163,6 @@ export class TimingLearner {
     });
   }
 
-  /** A placement is another model's or another node's from now on. */
-  forget(placement: number): void {
-    this.#nodes.delete(placement);
-  }
-
   #learnDecode(
     sample: AttemptSample,
     timing: AttemptTiming,
@@ -283,7 +278,9 @@ export class TimingLearner {
 
   #nodeAt(placement: number, nowMs: number): NodeTiming {
     let node = this.#nodes.get(placement);
-    if (node === undefined) {
+    // a placement that was taken anew since, or whose hardware changed, has forgotten its column
+    const isForgotten = Number.isNaN(this.#table.slowness[placement] as number);
+    if (node === undefined || isForgotten) {
       node = { logSlowness: 0, atMs: nowMs };
       this.#nodes.set(placement, node);
     }

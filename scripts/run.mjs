@@ -25,6 +25,7 @@ const tasks = {
   "bench:clients": "bench/clients.ts",
   "bench:routing": "bench/routing.ts",
   "bench:fidelity": "bench/fidelity.ts",
+  "bench:reload": "bench/reload.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

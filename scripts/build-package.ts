@@ -4,6 +4,7 @@
 import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { type Plugin, rolldown } from "rolldown";
+import { buildDashboard } from "./dashboard-pages.ts";
 
 const root = join(import.meta.dirname, "..");
 const gateway = join(root, "packages", "gateway");
@@ -31,6 +32,9 @@ mkdirSync(dataDir);
 for (const name of ["README.md", "node-params.csv", "azure2023-conv.csv"]) {
   cpSync(join(root, "packages", "simulator", "data", name), join(dataDir, name));
 }
+
+// The pages of the admin port, where the built modules look for them (packages/gateway/src/pages-folder.ts).
+await buildDashboard();
 
 const bundle = await rolldown({
   input: entries,

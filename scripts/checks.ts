@@ -10,6 +10,7 @@ const checks: readonly { name: string; command: readonly [string, ...string[]] }
   { name: "biome", command: [join(bin, "biome"), "check", "--max-diagnostics=50"] },
   { name: "types", command: [join(bin, "tsc"), "-p", "tsconfig.json"] },
   { name: "types of the engine", command: [join(bin, "tsc"), "-p", join("packages", "engine")] },
+  { name: "types of the dashboard", command: [join(bin, "tsc"), "-p", join("packages", "dashboard")] },
   { name: "types of the client", command: [join(bin, "tsc"), "-p", join("packages", "client")] },
   { name: "knip", command: [join(bin, "knip"), "--no-progress"] },
 ];

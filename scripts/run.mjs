@@ -17,6 +17,7 @@ const tasks = {
   soak: "packages/gateway/test/survival/soak-main.ts",
   fuzz: "packages/gateway/test/survival/fuzz-main.ts",
   check: "scripts/check.ts",
+  "build:dashboard": "scripts/build-dashboard.ts",
   "bench:decide": "bench/decide.ts",
   "bench:overhead": "bench/overhead.ts",
   "bench:memory": "bench/memory.ts",

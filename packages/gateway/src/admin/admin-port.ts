@@ -12,12 +12,14 @@ import { ADMIN_PROBLEMS, PROBLEM_TYPE, problemBody } from "@zml/protocol/admin/p
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { listenError } from "../control/port-probe.ts";
 import { createServer } from "../node-http.ts";
+import { PAGES_FOLDER } from "../pages-folder.ts";
 import { descriptorOf } from "../takeover/descriptor.ts";
 import { drawTraceContext, requestIdOf } from "../trace-ids.ts";
 import { AdminProblem } from "./admin-problem.ts";
 import type { AdminSources } from "./admin-sources.ts";
 import { authenticate, authorize, isOpen, type Principal } from "./authorize.ts";
 import { GUARD_HEADERS, refuseCrossSite, refuseForeignHost } from "./browser-guard.ts";
+import { DashboardFiles } from "./dashboard-files.ts";
 
 /** A head that is not complete after this long ends its connection, ms. */
 const HEAD_MS = 10_000;
@@ -54,6 +56,7 @@ export class AdminPort {
   readonly #log: GatewayLog;
   readonly #server: Server;
   #host = "";
+  readonly #pages = new DashboardFiles(PAGES_FOLDER);
   #app: { readonly bodyBytes: number; readonly loaded: Promise<AdminApp> } | null = null;
 
   constructor(sources: AdminSources) {
@@ -131,6 +134,11 @@ export class AdminPort {
         this.#probe(path, request, response);
         return;
       }
+      holdToOneHost(request);
+      if (DashboardFiles.has(path)) {
+        this.#page(path, request, response, requestId);
+        return;
+      }
       const principal = this.#admit(request);
       if (path === "/metrics") {
         this.#metrics(principal, request, response);
@@ -147,10 +155,6 @@ export class AdminPort {
 
   /** @throws AdminProblem for whoever may not ask for anything here. */
   #admit(request: IncomingMessage): Principal {
-    const hosts = request.headersDistinct["host"] ?? [];
-    if (hosts.length > 1 || (hosts.length === 0 && request.httpVersion !== "1.0")) {
-      throw new AdminProblem("bad_request", `the request has ${hosts.length} host headers: send one`);
-    }
     const access = this.#sources.access();
     if (isOpen(access, this.#host) && !access.allowUnauthenticated) {
       refuseForeignHost(request.headers.host, this.#host);
@@ -165,6 +169,23 @@ export class AdminPort {
     const status = path === "/healthz" ? "ok" : isReady ? "ready" : "not_ready";
     request.resume();
     sendJson(request, response, { status: isReady ? 200 : 503, type: "application/json", body: { status } });
+  }
+
+  /** Pages hold no data and are served to everybody; what they show they ask for with a key. */
+  #page(path: string, request: IncomingMessage, response: ServerResponse, requestId: string): void {
+    onlyRead(request);
+    request.resume();
+    this.#pages.answer(path, request.headers).then(
+      ({ status, headers, body }) => {
+        response.writeHead(status, headers);
+        response.end(request.method === "HEAD" ? undefined : body);
+      },
+      (error: NodeJS.ErrnoException) => {
+        const isMissing = error.code === "ENOENT";
+        const detail = "the dashboard is not built: npm run build:dashboard makes it";
+        this.#refuse(request, response, requestId, isMissing ? new AdminProblem("not_found", detail) : error);
+      },
+    );
   }
 
   #metrics(principal: Principal, request: IncomingMessage, response: ServerResponse): void {
@@ -223,6 +244,13 @@ export function unknownFailure(error: unknown, requestId: string, log: GatewayLo
 /** The field errors of a problem, where there are some. */
 export function errorsOf({ errors }: AdminProblem): { errors?: NonNullable<AdminProblem["errors"]> } {
   return errors === undefined ? {} : { errors };
+}
+
+/** @throws AdminProblem 400. */
+function holdToOneHost({ headersDistinct, httpVersion }: IncomingMessage): void {
+  const hosts = headersDistinct["host"] ?? [];
+  if (hosts.length === 1 || (hosts.length === 0 && httpVersion === "1.0")) return;
+  throw new AdminProblem("bad_request", `the request has ${hosts.length} host headers: send one`);
 }
 
 /** @throws AdminProblem 405. */

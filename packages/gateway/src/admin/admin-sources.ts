@@ -1,10 +1,13 @@
 /** What the routes answer with, and whom they tell what to do: the seams between the admin API and the gateway. */
 
+import type { RoutingCall } from "@zml/engine";
 import type {
   DecisionJson,
   DiscoveryReportJson,
   FleetReportJson,
+  HistoryJson,
   Json,
+  LiveJson,
   NodeActionJson,
   PricesReportJson,
   StatusJson,
@@ -13,6 +16,7 @@ import type { GatewayLog } from "../control/gateway-log.ts";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { ReloadResult } from "../control/reload.ts";
 import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
+import type { WhatIf, WhatIfAnswer } from "../evidence/what-if.ts";
 import type { AdminLimits } from "./admin-port.ts";
 import type { AdminAccess } from "./authorize.ts";
 
@@ -25,6 +29,10 @@ export interface AdminSources {
   metrics(): string;
   readonly objects: ManagedObjects;
   fleet(): FleetReportJson;
+  /** @param knownTag of the list of nodes that the reader has. */
+  live(knownTag: string | null): LiveJson;
+  history(): HistoryJson;
+  whatIf(call: RoutingCall, changes: WhatIf): WhatIfAnswer;
   prices(): PricesReportJson;
   discovery(): DiscoveryReportJson;
   findDecision(id: string): DecisionJson | null;

@@ -6,10 +6,17 @@ import { configurationHandlers } from "./configuration-handlers.ts";
 import { nodeHandlers } from "./node-handlers.ts";
 import { objectHandlers } from "./object-handlers.ts";
 import { reportHandlers } from "./report-handlers.ts";
+import { whatIfHandler } from "./what-if-handler.ts";
 
 /** @throws Error when a route of the list has no handler, or two. */
 export function bindRoutes(): readonly BoundRoute[] {
-  const bound = [...objectHandlers(), ...configurationHandlers(), ...nodeHandlers(), ...reportHandlers()];
+  const bound = [
+    ...objectHandlers(),
+    ...configurationHandlers(),
+    ...nodeHandlers(),
+    ...reportHandlers(),
+    whatIfHandler(),
+  ];
   const atTheDoor = new Set(Object.values(DOOR_ROUTES).map(({ id }) => id));
   for (const { id } of ADMIN_ROUTES) {
     const count = bound.filter(({ contract }) => contract.id === id).length;

@@ -26,6 +26,11 @@ const placeSchema = z.array(z.int().min(-1).max(0x7fffffff)).min(1).max(256);
 export function reportHandlers(): BoundRoute[] {
   return [
     bind(FLEET_ROUTES.fleet, (_input, { sources }) => ({ status: 200, body: sources.fleet() })),
+    bind(FLEET_ROUTES.live, ({ query }, { sources }) => ({
+      status: 200,
+      body: sources.live(query.nodes_tag ?? null),
+    })),
+    bind(FLEET_ROUTES.history, (_input, { sources }) => ({ status: 200, body: sources.history() })),
     bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
     bind(FLEET_ROUTES.discovery, (_input, { sources }) => ({ status: 200, body: sources.discovery() })),
     bind(DECISION_ROUTES.list, ({ query }, { principal, sources }) => {

@@ -112,7 +112,7 @@ function nodeReport(sources: ReportSources, node: FleetNode): NodeReportJson {
 }
 
 /** What availability would say about the node itself. */
-function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
+export function stateOf(table: FleetTable, row: number, nowMs: number): NodeStateName {
   if (table.isLive[row] !== 1 || table.isDraining[row] === 1) return "draining";
   if (table.isUnhealthy[row] === 1) return "unhealthy";
   if (table.goodPolls[row] === 0) return "not_polled";

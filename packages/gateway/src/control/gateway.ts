@@ -28,11 +28,14 @@ import { type DecisionIds, drawIdTail } from "../decision-id.ts";
 import { Discovery, discoveryReport } from "../discovery/index.ts";
 import { findDecision } from "../evidence/find-decision.ts";
 import { recentDecisions } from "../evidence/recent-decisions.ts";
+import { type WhatIfSources, whatIf } from "../evidence/what-if.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
 import { type HandoverHost, HandoverServer } from "../takeover/handover-server.ts";
 import type { Predecessor } from "../takeover/predecessor.ts";
+import { HISTORY_STEP_MS } from "../telemetry/history.ts";
+import { PolicyTargets } from "../telemetry/policy-targets.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { FileWatches } from "./config-watch.ts";
 import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost, type Draft } from "./configuration.ts";
@@ -41,6 +44,7 @@ import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
+import { sampleFleet } from "./fleet-sample.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
@@ -260,13 +264,17 @@ class RunningGateway implements Gateway {
       },
       onRequests: (requests, dropped) => this.#telemetry.requests.takeRequests(requests, dropped),
     });
+    const targets = new PolicyTargets(() => this.#fleet.directory);
     this.#telemetry = new Telemetry({
       names: this.#names,
+      targetMs: (policy) => targets.latencyTargetMs(policy),
       seriesMax: () => this.#configuration.config.telemetry.metricsSeriesMax,
       fleet: () => this.#report(),
       reloads: () => ({ applied: this.#reloads.applied, refused: this.#reloads.refused }),
       busySeconds: () => this.#workers.busySeconds(),
       unixStartMs: this.#unixOriginMs,
+      sample: () => sampleFleet({ fleet: this.#fleet, table: this.#table, nowMs: this.#clock.nowMs() }),
+      nowMs: () => this.#clock.nowMs(),
     });
     const { onTakenOver } = options;
     this.#handover =
@@ -304,6 +312,8 @@ class RunningGateway implements Gateway {
     this.#commit();
     this.#periods.start(this.#limitRows);
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
+    const sampling = setInterval(() => this.#telemetry.noteStep(), HISTORY_STEP_MS).unref();
+    this.#endings.push(() => clearInterval(sampling));
     const freeing = setInterval(() => this.#freeRows(), FREE_ROWS_EVERY_MS);
     freeing.unref();
     this.#endings.push(() => clearInterval(freeing));
@@ -473,6 +483,9 @@ class RunningGateway implements Gateway {
       metrics: () => this.metrics(),
       objects: this.#objects,
       fleet: () => this.#report(),
+      live: (knownTag) => this.#telemetry.live(knownTag),
+      history: () => this.#telemetry.history(),
+      whatIf: (call, changes) => whatIf(this.#whatIfSources(), call, changes),
       prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
       discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
       findDecision: (id) => this.explain(id),
@@ -481,6 +494,19 @@ class RunningGateway implements Gateway {
       reload: () => this.reload(),
       version: () => this.#fleet.version,
       nodes: new NodeActions({ table: this.#table, fleet: this.#fleet, nowMs: () => this.#clock.nowMs() }),
+    };
+  }
+
+  #whatIfSources(): WhatIfSources {
+    return {
+      table: this.#table,
+      directory: this.#fleet.directory,
+      names: this.#names,
+      nodes: this.#fleet.nodes,
+      version: this.#fleet.version,
+      nowMs: this.#clock.nowMs(),
+      unixOriginMs: this.#unixOriginMs,
+      draw: 0,
     };
   }
 

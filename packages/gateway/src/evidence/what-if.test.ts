@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ALL_RIGHTS, createFleetTable, POLICIES_MAX, type RoutingCall, simpleEstimator } from "@zml/engine";
+import { ALL_RIGHTS, createFleetTable, POLICIES_MAX, type RoutingCall } from "@zml/engine";
 import type { PolicyConfig } from "@zml/protocol";
 import type { DecisionJson } from "@zml/protocol/admin";
 import { Fleet } from "../control/fleet.ts";
@@ -39,7 +39,6 @@ function fixture(file = FILE) {
       {
         table,
         directory: fleet.directory,
-        estimator: simpleEstimator,
         names,
         nodes: fleet.nodes,
         version: fleet.version,

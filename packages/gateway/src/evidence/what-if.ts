@@ -12,13 +12,13 @@ import {
   createEvidenceRing,
   type Directory,
   decide,
-  type Estimator,
   type FleetTable,
   POLICIES_MAX,
   type PolicyData,
   type Refusal,
   type RoutingCall,
   readRecord,
+  simpleEstimator,
   writeDecision,
 } from "@zml/engine";
 import type { PolicyConfig } from "@zml/protocol";
@@ -44,7 +44,6 @@ export interface WhatIf {
 export interface WhatIfSources {
   readonly table: FleetTable;
   readonly directory: CompiledDirectory;
-  readonly estimator: Estimator;
   readonly names: NameRegistry;
   readonly nodes: Iterable<FleetNode>;
   readonly version: number;
@@ -90,7 +89,7 @@ export function whatIf(sources: WhatIfSources, call: RoutingCall, changes: WhatI
   if (admission.kind === "refused") return { kind: "refused", refusal: admission };
   const { request } = admission;
   const decision = createDecision();
-  const decider = { table, worker: 0, directory, estimator: sources.estimator };
+  const decider = { table, worker: 0, directory, estimator: simpleEstimator };
   if (decide(decider, request, nowMs, sources.draw, decision) !== null) request.dispatches += 1;
   const ring = createEvidenceRing(1);
   const record = readRecord(ring, writeDecision(ring, table, request, decision, { nowMs, previous: -1 }));

@@ -14,7 +14,7 @@ function fixture({ seriesMax = 100 } = {}) {
   const policy = names.policies.register("acme", "fast");
   const model = names.models.register("acme", "llama");
   const family = names.families.register("", "H100");
-  const metrics = new RequestMetrics({ names, seriesMax: () => seriesMax });
+  const metrics = new RequestMetrics({ names, targetMs: () => 300, seriesMax: () => seriesMax });
   const served: Record<Field, number> = {
     policy,
     model,
@@ -63,6 +63,48 @@ test("a request that was served counts once, with its times in seconds and its t
   assert.equal(sumOf(metrics, "gen_ai_server_time_per_output_token_seconds_sum", who), 0.01);
   assert.equal(sumOf(metrics, "zml_tokens_total", { ...who, gen_ai_token_type: "input" }), 12);
   assert.equal(sumOf(metrics, "zml_tokens_total", { ...who, gen_ai_token_type: "output" }), 21);
+});
+
+test("a target is met by what was served in time, missed by what was not served, and not judged where the caller left", () => {
+  const { metrics, take } = fixture();
+  take({ durationMs: 300 });
+  take({ durationMs: 301 });
+  take({ ending: ENDINGS.indexOf("saturated"), status: 503 });
+  take({ ending: ENDINGS.indexOf("cancelled"), status: 0 });
+  take({ status: 400 });
+  assert.equal(sumOf(metrics, "zml_requests_judged_total", { policy: "fast" }), 3);
+  assert.equal(sumOf(metrics, "zml_requests_within_target_total", { policy: "fast" }), 1);
+  const { judged, withinTarget, requests, endings } = metrics.totals();
+  assert.deepEqual({ judged, withinTarget, requests }, { judged: 3, withinTarget: 1, requests: 5 });
+  assert.equal(endings.saturated, 1);
+});
+
+test("totals tell how many requests of each policy went to which family, and what nodes made of them", () => {
+  const { names, metrics, take } = fixture();
+  take();
+  take({ ending: ENDINGS.indexOf("interrupted") });
+  take({ ending: ENDINGS.indexOf("saturated"), family: -1 });
+  const sample = {
+    row: 0,
+    placement: 0,
+    model: 0,
+    promptTokens: 1,
+    outputTokens: 1,
+    firstTokenMs: 1,
+    durationMs: 1,
+    atMs: 1,
+  };
+  const identity = names.identities.register("http://a", "a");
+  metrics.takeAttempts([
+    { ...sample, identity, outcome: "success" },
+    { ...sample, identity, outcome: "failure" },
+  ]);
+  const { flows, attempts } = metrics.totals();
+  assert.deepEqual(flows, [
+    { account: "acme", policy: "fast", family: "H100", requests: 2, delivered: 1 },
+    { account: "acme", policy: "fast", family: "", requests: 1, delivered: 0 },
+  ]);
+  assert.deepEqual([...attempts], [["a", { attempts: 2, failed: 1 }]]);
 });
 
 test("a request that was not served is in no histogram of answers", () => {

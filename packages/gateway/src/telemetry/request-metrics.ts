@@ -3,7 +3,16 @@
  * but its last quarter of a second.
  */
 
-import { type AttemptSample, ENDINGS, ENDPOINTS, MODELS_MAX, OUTCOMES, REASONS } from "@zml/engine";
+import {
+  type AttemptSample,
+  ENDINGS,
+  ENDPOINTS,
+  type Ending,
+  MODELS_MAX,
+  OUTCOMES,
+  type Outcome,
+  REASONS,
+} from "@zml/engine";
 import { ERROR_CODES } from "@zml/protocol/errors";
 import { FAMILIES_MAX, type NameRegistry, type NameTable } from "../control/name-registry.ts";
 import { REQUEST_FIELDS } from "../thread-messages.ts";
@@ -46,8 +55,35 @@ interface Ended extends Subject {
   count: number;
 }
 
+/** Requests of one policy on one family. */
+export interface RequestFlow {
+  readonly account: string;
+  readonly policy: string;
+  /** "": no node was chosen. */
+  readonly family: string;
+  requests: number;
+  delivered: number;
+}
+
+/** Counts since the start. */
+export interface RequestTotals {
+  readonly requests: number;
+  readonly endings: Readonly<Record<Ending, number>>;
+  readonly flows: readonly RequestFlow[];
+  /** By node id. */
+  readonly attempts: ReadonlyMap<string, { readonly attempts: number; readonly failed: number }>;
+  readonly redispatches: number;
+  /** Requests that had a target for the whole response, and those that met it. */
+  readonly judged: number;
+  readonly withinTarget: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+}
+
 export interface RequestMetricsOptions {
   readonly names: NameRegistry;
+  /** Target of a policy's whole responses, ms; NaN: it has none. */
+  readonly targetMs: (policy: number) => number;
   /** Series of one metric that are kept; what is beyond is counted under the label value `other`. */
   readonly seriesMax: () => number;
 }
@@ -60,6 +96,8 @@ export class RequestMetrics {
   readonly #refusals = new Float64Array(ERROR_CODES.length);
   /** By identity × outcome. */
   readonly #attempts = new Map<number, number>();
+  /** By policy: requests that had a target, and those that met it. */
+  readonly #targets = new Map<number, { judged: number; met: number }>();
   readonly #decisions = new Histogram(DECISION_S);
   #redispatches = 0;
   #dropped = 0;
@@ -98,7 +136,9 @@ export class RequestMetrics {
     this.#decisions.add(at("decideMs") / 1000);
     const waitedMs = at("waitedMs");
     if (waitedMs > 0) this.#waitOf(policy).add(waitedMs / 1000);
-    if (ENDINGS[ending] !== "delivered" || at("status") >= 400) return;
+    const isServed = ENDINGS[ending] === "delivered" && at("status") < 400;
+    if (isServed || MISSES.has(ENDINGS[ending] as Ending)) this.#judge(policy, isServed ? at("durationMs") : Infinity);
+    if (!isServed) return;
     const served = this.#servedOf(subject);
     served.duration.add(at("durationMs") / 1000);
     served.firstToken.add(at("firstTokenMs") / 1000);
@@ -106,6 +146,17 @@ export class RequestMetrics {
     if (outputTokens > 1) served.token.add(at("tokensMs") / 1000 / (outputTokens - 1));
     if (inputTokens > 0) served.inputTokens += inputTokens;
     if (outputTokens > 0) served.outputTokens += outputTokens;
+  }
+
+  /** @param durationMs infinite for a request that was not served. */
+  #judge(policy: number, durationMs: number): void {
+    const targetMs = this.#options.targetMs(policy);
+    if (Number.isNaN(targetMs)) return;
+    const key = this.#targets.has(policy) || this.#targets.size < this.#options.seriesMax() ? policy : OTHER;
+    const seen = this.#targets.get(key) ?? { judged: 0, met: 0 };
+    seen.judged += 1;
+    if (durationMs <= targetMs) seen.met += 1;
+    this.#targets.set(key, seen);
   }
 
   #endedOf(subject: Subject, ending: number, reason: number): Ended {
@@ -168,6 +219,18 @@ export class RequestMetrics {
         values: ERROR_CODES.map((code, index) => ({ labels: { code }, value: this.#refusals[index] as number })),
       },
       {
+        name: "zml_requests_judged_total",
+        help: "Requests under policies with a target for the whole response, but for those that the caller ended.",
+        type: "counter",
+        values: this.#perPolicy(({ judged }) => judged),
+      },
+      {
+        name: "zml_requests_within_target_total",
+        help: "Of them, those that were served within the target.",
+        type: "counter",
+        values: this.#perPolicy(({ met }) => met),
+      },
+      {
         name: "zml_decision_duration_seconds",
         help: "Time of steps 2 to 4 of a request, all its decisions together.",
         type: "histogram",
@@ -227,6 +290,63 @@ export class RequestMetrics {
     ];
   }
 
+  #perPolicy(of: (seen: { judged: number; met: number }) => number): MetricSample[] {
+    const { policies } = this.#options.names;
+    return [...this.#targets].map(([policy, seen]) => ({
+      labels: scoped(policies, policy, "policy"),
+      value: of(seen),
+    }));
+  }
+
+  /** Totals since the start, for whoever looks at differences. O(series). */
+  totals(): RequestTotals {
+    const endings = ENDINGS.map(() => 0);
+    const flows = new Map<string, RequestFlow>();
+    const { policies, families, identities } = this.#options.names;
+    for (const { policy, family, ending, count } of this.#ended.values()) {
+      endings[ending] = (endings[ending] ?? 0) + count;
+      if (policy === -1) continue;
+      const key = `${policy} ${family}`;
+      const { account, policy: name } = scoped(policies, policy, "policy");
+      const flow = flows.get(key) ?? {
+        account: account ?? "",
+        policy: name ?? "",
+        family: nameAt(families, family),
+        requests: 0,
+        delivered: 0,
+      };
+      flow.requests += count;
+      if (ENDINGS[ending] === "delivered") flow.delivered += count;
+      flows.set(key, flow);
+    }
+    const attempts = new Map<string, { attempts: number; failed: number }>();
+    for (const [key, count] of this.#attempts) {
+      const identity = Math.floor(key / OUTCOMES.length);
+      const node = identity < 0 ? OTHER_NAME : nameAt(identities, identity);
+      const seen = attempts.get(node) ?? { attempts: 0, failed: 0 };
+      seen.attempts += count;
+      if (FAILURES.has(OUTCOMES[key - identity * OUTCOMES.length] as Outcome)) seen.failed += count;
+      attempts.set(node, seen);
+    }
+    const targets = [...this.#targets.values()];
+    const served = [...this.#served.values()];
+    const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+    return {
+      requests: sum(endings),
+      endings: Object.fromEntries(ENDINGS.map((ending, index) => [ending, endings[index] ?? 0])) as Record<
+        Ending,
+        number
+      >,
+      flows: [...flows.values()],
+      attempts,
+      redispatches: this.#redispatches,
+      judged: sum(targets.map(({ judged }) => judged)),
+      withinTarget: sum(targets.map(({ met }) => met)),
+      inputTokens: sum(served.map(({ inputTokens }) => inputTokens)),
+      outputTokens: sum(served.map(({ outputTokens }) => outputTokens)),
+    };
+  }
+
   #labelsOf({ policy, model, family, endpoint }: Subject): Record<string, string> {
     const { names } = this.#options;
     return {
@@ -237,6 +357,20 @@ export class RequestMetrics {
     };
   }
 }
+
+/** Outcomes that are the node's doing. */
+const FAILURES: ReadonlySet<Outcome> = new Set(["failure", "interrupted", "overloaded", "misconfigured"]);
+
+/** Endings that keep a target from being met; the caller's own doing is none. */
+const MISSES: ReadonlySet<Ending> = new Set([
+  "saturated",
+  "parked_in_vain",
+  "given_up",
+  "interrupted",
+  "over_time",
+  "drained",
+  "internal_error",
+]);
 
 /** Stands for all subjects beyond the bound. */
 const OTHER = -2;

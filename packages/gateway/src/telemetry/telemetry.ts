@@ -1,7 +1,13 @@
 /** Everything that `/metrics` tells, collected on the control thread and written when it is asked for. */
 
+import { performance } from "node:perf_hooks";
+import type { Ending } from "@zml/engine";
+import type { HistoryJson, LiveJson } from "@zml/protocol/admin";
 import type { FleetReportJson } from "../control/fleet-report.ts";
+import type { FleetSample } from "../control/fleet-sample.ts";
 import { fleetMetrics } from "./fleet-metrics.ts";
+import { History } from "./history.ts";
+import { liveFeed } from "./live-feed.ts";
 import type { MetricFamily } from "./metric-family.ts";
 import { processMetrics } from "./process-metrics.ts";
 import { RequestMetrics, type RequestMetricsOptions } from "./request-metrics.ts";
@@ -13,19 +19,56 @@ export interface TelemetryOptions extends RequestMetricsOptions {
   readonly reloads: () => { readonly applied: number; readonly refused: number };
   readonly busySeconds: () => readonly { readonly worker: number; readonly seconds: number }[];
   readonly unixStartMs: number;
+  readonly sample: () => FleetSample;
+  /** Monotonic, ms. */
+  readonly nowMs: () => number;
 }
+
+/** Endings that callers did not ask for. */
+const FAILED: readonly Ending[] = [
+  "saturated",
+  "parked_in_vain",
+  "given_up",
+  "interrupted",
+  "over_time",
+  "internal_error",
+];
 
 export class Telemetry {
   readonly #options: TelemetryOptions;
   readonly requests: RequestMetrics;
+  readonly #history = new History();
 
   constructor(options: TelemetryOptions) {
     this.#options = options;
     this.requests = new RequestMetrics(options);
   }
 
+  /** @param knownTag of the list of nodes that the reader has. O(nodes). */
+  live(knownTag: string | null): LiveJson {
+    const { fleet, nowMs } = this.#options;
+    return liveFeed(fleet(), this.requests.totals(), { knownTag, clockMs: nowMs(), unixMs: Date.now() });
+  }
+
+  history(): HistoryJson {
+    return this.#history.toJson();
+  }
+
+  /** Takes a sample of the last hour's history; called each `HISTORY_STEP_MS`. */
+  noteStep(): void {
+    const { requests, judged, withinTarget, outputTokens, redispatches, endings } = this.requests.totals();
+    const failed = FAILED.reduce((sum, ending) => sum + endings[ending], 0);
+    const counts = { requests, judged, withinTarget, outputTokens, redispatches, failed };
+    this.#history.add({ ...counts, ...this.#options.sample() }, { unixMs: Date.now(), clockMs: this.#options.nowMs() });
+  }
+
   /** The whole page in Prometheus's text format 0.0.4. O(nodes + series). */
   page(): string {
+    return writeMetrics(this.families());
+  }
+
+  /** Everything that the page tells; families without a series included. */
+  families(): MetricFamily[] {
     const { fleet, reloads, busySeconds, unixStartMs } = this.#options;
     const { applied, refused } = reloads();
     const reloaded: MetricFamily = {
@@ -47,13 +90,13 @@ export class Telemetry {
         ...busySeconds().map(({ worker, seconds }) => ({ labels: { thread: `worker-${worker}` }, value: seconds })),
       ],
     };
-    return writeMetrics([
+    return [
       busy,
 
       ...this.requests.families(),
       ...fleetMetrics(fleet()),
       reloaded,
       ...processMetrics(unixStartMs),
-    ]);
+    ];
   }
 }

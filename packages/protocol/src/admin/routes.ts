@@ -28,9 +28,11 @@ import {
   YamlBody,
 } from "./fields.ts";
 import { fleetReportSchema } from "./fleet.ts";
+import { historySchema, liveQuery, liveSchema } from "./live.ts";
 import { ALL_OBJECT_ROUTES } from "./object-routes.ts";
 import { type RouteContract, route } from "./route-contract.ts";
 import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
+import { whatIfBody, whatIfSchema } from "./what-if.ts";
 
 /** Every route of the admin port: the one list that is registered, documented and walked by tests. */
 
@@ -199,8 +201,7 @@ export const DECISION_ROUTES = {
     path: "/admin/v1/decisions",
     tag: "decisions",
     summary: "List recent decisions",
-    description:
-      "Newest first (of two workers to some milliseconds), as far as each worker remembers them (`evidence.ring_records`).",
+    description: "Newest first, as far as each worker remembers them (`evidence.ring_records`).",
     access: "read",
     query: decisionsQuery,
     answers: { 200: { description: "A page.", schema: decisionPageSchema } },
@@ -219,6 +220,19 @@ export const DECISION_ROUTES = {
     answers: { 200: { description: "The decision.", schema: decisionSchema } },
     problems: ["not_found"],
   }),
+  whatIf: route({
+    id: "decide",
+    method: "POST",
+    path: "/admin/v1/decide",
+    tag: "decisions",
+    summary: "Say what would be decided",
+    description:
+      "As a worker would decide at this moment, under other prices, without some nodes, or by a draft of a policy. Nothing is booked and nothing is sent.",
+    access: "read",
+    body: { schema: whatIfBody, types: json, size: "object" },
+    answers: { 200: { description: "Both decisions.", schema: whatIfSchema } },
+    problems: ["other_account"],
+  }),
 };
 
 const report = { method: "GET", tag: "fleet", access: "operator_read" } as const;
@@ -230,6 +244,22 @@ export const FLEET_ROUTES = {
     path: "/admin/v1/fleet",
     summary: "State of every node and model",
     answers: { 200: { description: "The fleet.", schema: fleetReportSchema } },
+  }),
+  live: route({
+    ...report,
+    id: "get_live",
+    path: "/admin/v1/live",
+    summary: "What changes from second to second",
+    description: "One column per number of the nodes, and totals: what the dashboard follows.",
+    query: liveQuery,
+    answers: { 200: { description: "Now.", schema: liveSchema } },
+  }),
+  history: route({
+    ...report,
+    id: "get_history",
+    path: "/admin/v1/history",
+    summary: "The last hour",
+    answers: { 200: { description: "One sample each five seconds.", schema: historySchema } },
   }),
   prices: route({
     ...report,

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { buildDashboard } from "../../../../scripts/dashboard-pages.ts";
 import type { CallEnd } from "./call.ts";
 import { configText } from "./demo-config.ts";
 import type { DemoFleet } from "./demo-fleet.ts";
@@ -72,6 +73,7 @@ export async function runDemo(options: DemoOptions, output: DemoOutput, signal: 
       : await startFakeDemoFleet(options);
     cleanups.push(() => fleet.stop());
     signal.throwIfAborted();
+    await buildDashboard();
     const directory = await mkdtemp(join(tmpdir(), "zml-demo-"));
     // a second signal ends the process before the cleanups ran; supervisors send two, to us and to our parent
     const removeAtExit = () => rmSync(directory, { recursive: true, force: true });
@@ -86,7 +88,7 @@ export async function runDemo(options: DemoOptions, output: DemoOutput, signal: 
     const gateway = await startGatewayProcess(configPath, signal);
     cleanups.push(async () => (signal.aborted ? gateway.kill() : await gateway.stop()));
     output.say(`${fleet.title} behind \`zml serve -c ${configPath}\``);
-    output.say(`data ${gateway.dataUrl}   admin ${gateway.adminUrl}\n`);
+    output.say(`data ${gateway.dataUrl}   admin ${gateway.adminUrl}   dashboard ${gateway.adminUrl}/\n`);
     output.say(tryItText({ dataUrl: gateway.dataUrl, adminUrl: gateway.adminUrl, model }));
     const run = new DemoRun({ options, fleet, gateway, output, times, signal });
     return await run.run();

@@ -2,8 +2,12 @@
 
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
-import { ADMIN_PROBLEMS, type ProblemJson, problemSchema } from "@zml/protocol/admin";
+import { ADMIN_PROBLEMS, type FleetReportJson, type ProblemJson, problemSchema } from "@zml/protocol/admin";
 import { SILENT_LOG } from "../../control/gateway-log.ts";
+import { createNameRegistry } from "../../control/name-registry.ts";
+import { History } from "../../telemetry/history.ts";
+import { liveFeed } from "../../telemetry/live-feed.ts";
+import { RequestMetrics } from "../../telemetry/request-metrics.ts";
 import { AdminPort } from "../admin-port.ts";
 import type { AdminSources } from "../admin-sources.ts";
 import type { AdminKey } from "../authorize.ts";
@@ -78,6 +82,32 @@ export function json(value: unknown): { headers: Record<string, string>; body: s
   return { headers: { "content-type": "application/json" }, body: JSON.stringify(value) };
 }
 
+const NO_FLEET: FleetReportJson = {
+  version: 1,
+  totals: {
+    nodes: 0,
+    healthy_nodes: 0,
+    depth: 0,
+    in_flight: 0,
+    parked: 0,
+    tokens_per_second: 0,
+    price_usd_per_hour: null,
+    workers: 1,
+    listening_workers: 1,
+    worker_crashes: 0,
+    control_delay_p99_ms: null,
+    control_delay_max_ms: null,
+  },
+  nodes: [],
+  models: [],
+};
+
+const NO_TOTALS = new RequestMetrics({
+  names: createNameRegistry(),
+  targetMs: () => Number.NaN,
+  seriesMax: () => 100,
+}).totals();
+
 function cannedSources(
   objects: MemoryObjects,
   limits: AdminSources["limits"],
@@ -100,24 +130,12 @@ function cannedSources(
     }),
     isReady: () => true,
     metrics: () => "zml_up 1\n",
-    fleet: () => ({
-      version: 1,
-      totals: {
-        nodes: 0,
-        healthy_nodes: 0,
-        depth: 0,
-        in_flight: 0,
-        parked: 0,
-        tokens_per_second: 0,
-        price_usd_per_hour: null,
-        workers: 1,
-        listening_workers: 1,
-        worker_crashes: 0,
-        control_delay_p99_ms: null,
-        control_delay_max_ms: null,
-      },
-      nodes: [],
-      models: [],
+    fleet: () => NO_FLEET,
+    live: (knownTag) => liveFeed(NO_FLEET, NO_TOTALS, { knownTag, clockMs: 0, unixMs: 0 }),
+    history: () => new History().toJson(),
+    whatIf: (call) => ({
+      kind: "refused",
+      refusal: { kind: "refused", code: "model_not_found", name: call.model, known: [] },
     }),
     prices: () => ({ feeds: [], prices: [] }),
     discovery: () => ({ sources: [] }),

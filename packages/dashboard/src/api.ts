@@ -1,0 +1,86 @@
+/** Questions to the admin API of the gateway that served this page. */
+
+/** Of the browser's tab: a key is gone when it closes, and never in a URL or a cookie. */
+const KEY_ITEM = "zml-admin-key";
+
+/** What the API refused, in its own words. */
+export class ApiError extends Error {
+  readonly status: number;
+  /** What is wrong with which field. */
+  readonly details: readonly string[];
+
+  constructor(status: number, message: string, details: readonly string[] = []) {
+    super(message);
+    this.status = status;
+    this.details = details;
+  }
+}
+
+export function hasKey(): boolean {
+  return sessionStorage.getItem(KEY_ITEM) !== null;
+}
+
+/** @param key null: forget it. */
+export function setKey(key: string | null): void {
+  if (key === null) sessionStorage.removeItem(KEY_ITEM);
+  else sessionStorage.setItem(KEY_ITEM, key);
+}
+
+/** An answer that takes longer is of no use to who looks, ms. */
+const DEADLINE_MS = 15_000;
+
+/**
+ * Asks the admin API.
+ *
+ * @param path below `/admin/v1`.
+ * @throws ApiError with status 0 when the gateway does not answer.
+ */
+export async function ask<T>(
+  path: string,
+  init: { method?: string; body?: unknown; signal?: AbortSignal } = {},
+): Promise<T> {
+  const key = sessionStorage.getItem(KEY_ITEM);
+  const headers: Record<string, string> = { accept: "application/json" };
+  if (key !== null) headers["authorization"] = `Bearer ${key}`;
+  if (init.body !== undefined) headers["content-type"] = "application/json";
+  const deadline = AbortSignal.timeout(DEADLINE_MS);
+  const signal = init.signal === undefined ? deadline : AbortSignal.any([init.signal, deadline]);
+  let response: Response;
+  try {
+    response = await fetch(`/admin/v1${path}`, {
+      method: init.method ?? "GET",
+      headers,
+      signal,
+      ...(init.body === undefined ? {} : { body: JSON.stringify(init.body) }),
+    });
+  } catch (error) {
+    if (init.signal?.aborted === true) throw error;
+    throw new ApiError(0, "the gateway does not answer: is it running?");
+  }
+  const text = await response.text();
+  if (response.ok) return parsed<T>(text);
+  const problem = parsed<{
+    detail?: string;
+    title?: string;
+    errors?: { path?: string; message?: string; hint?: string }[];
+  }>(text);
+  throw new ApiError(
+    response.status,
+    problem.detail ?? problem.title ?? `status ${response.status}`,
+    (problem.errors ?? []).map(({ path = "", message = "", hint = "" }) =>
+      [path, message, hint].filter((part) => part !== "").join(": "),
+    ),
+  );
+}
+
+/** What is no JSON is another server's, or another version's. */
+function parsed<T>(text: string): T {
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new ApiError(
+      0,
+      "the answer is not what this page understands: reload it, the gateway may have been replaced",
+    );
+  }
+}

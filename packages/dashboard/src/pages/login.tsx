@@ -1,0 +1,36 @@
+import { useState } from "preact/hooks";
+
+/** @param props.refusal what the gateway said to the key that was tried; null: none was. */
+export function LoginPage({ refusal, onKey }: { refusal: string | null; onKey: (key: string) => void }) {
+  const [key, setKey] = useState("");
+  return (
+    <main class="login">
+      <h1>ZML</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (key.trim() !== "") onKey(key.trim());
+        }}
+      >
+        <label for="key">Key with the scope read or admin</label>
+        <input
+          id="key"
+          type="password"
+          autocomplete="current-password"
+          value={key}
+          onInput={(event) => setKey(event.currentTarget.value)}
+          aria-describedby={refusal === null ? undefined : "refusal"}
+        />
+        {refusal !== null && (
+          <p id="refusal" class="alarm" role="alert">
+            {refusal}
+          </p>
+        )}
+        <button type="submit">Log in</button>
+        <p class="quiet">
+          The key stays in this tab. <code>zml keys create NAME --scope read</code> makes one.
+        </p>
+      </form>
+    </main>
+  );
+}

@@ -7,6 +7,8 @@ const REASONS: Readonly<Record<string, string>> = {
   first_acceptable: "the first in the chain with an acceptable depth",
   least_estimate: "no node has an acceptable depth; this one has the least estimate",
   target_missed: "no family meets the target; this node has the least estimate",
+  least_loaded: "predictions have been wrong, so the least loaded node for its speed",
+  exploring: "now and then a request goes to a family that nobody has measured",
   hinted: "the caller's hint",
   queue_saturated: "every healthy node is full",
   no_node_available: "no node is healthy",

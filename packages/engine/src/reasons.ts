@@ -19,6 +19,10 @@ export const CHOICE_REASONS = [
   "target_missed",
   /** The caller's accelerator hint, in the chain and good enough. */
   "hinted",
+  /** Predictions of the model have missed calibration and choose no node: the least loaded one for its speed. */
+  "least_loaded",
+  /** One request of a hundred, to an idle node of a family that nobody has measured. */
+  "exploring",
 ] as const;
 export type ChoiceReason = (typeof CHOICE_REASONS)[number];
 

@@ -292,7 +292,7 @@ test("predictions that are off by more than a factor of two choose nothing: the 
     [{ ...TARGETS, costPriority: "cost" }],
   );
   const { booking, reason, decision } = send(fleet);
-  assert.deepEqual([booking.row, reason], [1, "least_estimate"]);
+  assert.deepEqual([booking.row, reason], [1, "least_loaded"]);
   assert.ok(
     decision.firstMs > 0 && booking.start.tokenMs > 0,
     "it is predicted all the same, so that the error can fall",

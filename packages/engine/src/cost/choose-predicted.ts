@@ -59,9 +59,9 @@ export function choosePredicted(
   const { found } = weigher;
   weigher.weigh(request, decision, startShareOf);
   decision.arePricesUnknown = costPriority !== "latency" && found[F.unpriced] === count;
-  if ((found[F.untrusted] as number) * 2 > count) return take(choice, leastLoaded(choice), "least_estimate");
+  if ((found[F.untrusted] as number) * 2 > count) return take(choice, leastLoaded(choice), "least_loaded");
   const explored = exploredOf(choice, draw);
-  if (explored >= 0) return take(choice, explored, "least_estimate");
+  if (explored >= 0) return take(choice, explored, "exploring");
   if (request.hintFamily >= 0) {
     const hinted = bestOf(choice, request.hintFamily, false);
     if (hinted >= 0) {

@@ -158,6 +158,10 @@ function whyText({ choice, policy }: DecisionJson): string {
       return "no node has an acceptable depth, this one has the least estimate";
     case "target_missed":
       return "no family meets the target, this node has the least estimate";
+    case "least_loaded":
+      return "predictions have been wrong, so the least loaded node for its speed";
+    case "exploring":
+      return "now and then a request goes to a family that nobody has measured";
     case "hinted":
       return "the caller's hint";
     case "queue_saturated":

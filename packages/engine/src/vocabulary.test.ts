@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ALL_RIGHTS, admit } from "./admission/admit.ts";
+import { PLACEMENTS_PER_NODE } from "./bounds.ts";
 import { decide } from "./decide.ts";
 import { createDecision, excludedCount } from "./decision.ts";
 import { createEvidenceRing, readRecord, writeDecision } from "./evidence-ring.ts";
@@ -503,6 +504,44 @@ test("equal nodes share by the draw", () => {
     return decide(copy.decider(), fleet.request(), NOW_MS, draw, decision)?.row;
   });
   assert.deepEqual(rows, [0, 1, 2, 3]);
+});
+
+test("where predictions have missed calibration the least loaded node is taken, and the decision says so", () => {
+  const fleet = buildFleet({
+    nodes: [
+      { family: A, inFlight: 9, priceUsdPerHour: 1 },
+      { family: A, inFlight: 1, priceUsdPerHour: 9 },
+    ],
+    policies: [{ name: "p", costPriority: "cost", estimator: "predictive" }],
+  });
+  for (const row of [0, 1]) {
+    fleet.table.predictorSamples[row * PLACEMENTS_PER_NODE] = 1_000;
+    fleet.table.predictionError[row * PLACEMENTS_PER_NODE] = 1;
+  }
+  const decision = createDecision();
+  assert.equal(decide(fleet.decider(), fleet.request(), NOW_MS, 0.5, decision)?.row, 1);
+  assert.equal(REASONS[decision.reason], "least_loaded");
+  reached.add("least_loaded");
+});
+
+test("one request of a hundred goes to an idle family that nobody has measured, and the decision says so", () => {
+  const fleet = buildFleet({
+    nodes: [
+      { family: A, priceUsdPerHour: 1 },
+      { family: B, priceUsdPerHour: 9 },
+    ],
+    policies: [{ name: "p", costPriority: "cost", estimator: "predictive" }],
+  });
+  fleet.table.predictorSamples[0] = 1_000;
+  const reasons = new Set<string | undefined>();
+  for (let draw = 0; draw < 1_000; draw++) {
+    const decision = createDecision();
+    decide(fleet.decider(), fleet.request(), NOW_MS, draw / 1_000, decision);
+    if (decision.row === 1) reasons.add(REASONS[decision.reason]);
+    fleet.table.total.inFlight.fill(0);
+  }
+  assert.deepEqual([...reasons], ["exploring"]);
+  reached.add("exploring");
 });
 
 test("every word of the closed lists is reached by a test of this file", () => {

@@ -2,7 +2,8 @@
  * How far the simulator and the predictor can be believed (docs/benchmarks/routing.md): the simulator beside fake serving
  * engines on real sockets, and the predictor beside real llama.cpp servers on this machine's cores.
  *
- * `--quick` is two policies for some seconds and no real servers. `--write` puts the outcome into the page.
+ * `--quick` is two policies for some seconds and no real servers, `--only fakes` and `--only real` are one half. `--write`
+ * puts the outcome into the page.
  */
 
 import { parseArgs } from "node:util";
@@ -26,8 +27,8 @@ const rows =
     : await measureFidelity({
         policies: values.quick ? ["RR", "zml-cost"] : ["RR", "LR", "SPL", "zml-cost", "zml-latency"],
         rps: 24,
-        durationS: values.quick ? 10 : 30,
-        dilation: values.quick ? 2 : 3,
+        durationS: values.quick ? 10 : 20,
+        dilation: 2,
         onProgress: say,
       });
 const real = values.quick || values.only === "fakes" ? null : await measureReal(400, say);

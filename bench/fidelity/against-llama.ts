@@ -38,7 +38,7 @@ const WARM_UP_SHARE = 0.3;
 /** Runs so many requests and reports how they compare with what was predicted. */
 export async function measureReal(requests: number, onProgress: (text: string) => void): Promise<RealOutcome> {
   const folder = await mkdtemp(join(tmpdir(), "zml-fidelity-"));
-  const agent = new Agent({ keepAlive: true });
+  const agent = new Agent({ keepAlive: false });
   const stops: (() => Promise<unknown>)[] = [];
   try {
     const urls: string[] = [];

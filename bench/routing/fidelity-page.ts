@@ -3,6 +3,7 @@
 import { errorsOf, type FidelityRow, orderOf } from "../fidelity/against-fakes.ts";
 import type { RealOutcome } from "../fidelity/against-llama.ts";
 import { median } from "../report.ts";
+import type { Verdict } from "./goals.ts";
 import type { Outcome } from "./outcome.ts";
 
 export interface FidelityOutcome {
@@ -17,6 +18,34 @@ export function fidelityParts({ machine, rows, real }: FidelityOutcome): Readonl
     ...(rows.length === 0 ? {} : { fidelity: fakesText(rows) }),
     ...(real === null ? {} : { real: realText(real, machine) }),
   };
+}
+
+/** Goals that are not of the grid. */
+export function fidelityVerdicts(fidelity: FidelityOutcome | null): Verdict[] {
+  const decide: Verdict = {
+    goal: 11,
+    asked: "a decision takes ≤ 50 µs at the P99 at 100 nodes, ≤ 500 µs at 10,000",
+    measured: "by `bench:decide`: [benchmarks.md](../benchmarks.md#npm-run-benchdecide)",
+    isMet: null,
+  };
+  if (fidelity === null || fidelity.rows.length === 0) return [decide];
+  const error = median(errorsOf(fidelity.rows));
+  const { pairs, kept } = orderOf(fidelity.rows);
+  return [
+    decide,
+    {
+      goal: 13,
+      asked: "simulator beside sockets: median error ≤ 9 %",
+      measured: `${(100 * error).toFixed(1)} %`,
+      isMet: error <= 0.09,
+    },
+    {
+      goal: 13,
+      asked: "the same order of policies",
+      measured: `${kept} of ${pairs} pairs`,
+      isMet: kept === pairs,
+    },
+  ];
 }
 
 function fakesText(rows: readonly FidelityRow[]): string {

@@ -1,14 +1,15 @@
 /** The parts of docs/benchmarks/routing.md that are numbers, and its plots, from the outcome of a run. */
 
 import type { PolicyName } from "@zml/simulator/virtual";
+import type { Verdict } from "./goals.ts";
 import type { Outcome, OutcomeCell } from "./outcome.ts";
 import { type Line, svgOf } from "./plots.ts";
 
-/** Text between `<!-- from: NAME -->` and `<!-- to: NAME -->`, by name. */
-export function partsOf(outcome: Outcome): Readonly<Record<string, string>> {
+/** Text between `<!-- from: NAME -->` and `<!-- to: NAME -->`, by name. `more`: verdicts that other benches gave. */
+export function partsOf(outcome: Outcome, more: readonly Verdict[]): Readonly<Record<string, string>> {
   return {
     run: runText(outcome),
-    verdicts: verdictTable(outcome),
+    verdicts: verdictTable([...outcome.verdicts, ...more].sort((a, b) => a.goal - b.goal)),
     headline: headlineTables(outcome),
     sustained: sustainedTable(outcome),
     bounds: boundTable(outcome),
@@ -95,7 +96,7 @@ function runText({ machine, cpu_s: cpuS, runs, left_out: leftOut }: Outcome): st
   );
 }
 
-function verdictTable({ verdicts }: Outcome): string {
+function verdictTable(verdicts: readonly Verdict[]): string {
   const word = (isMet: boolean | null) => (isMet === null ? "not measured" : isMet ? "met" : "**missed**");
   return table(
     ["goal", "asked", "measured", "verdict"],

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type FidelityOutcome, fidelityParts } from "./fidelity-page.ts";
+import { type FidelityOutcome, fidelityParts, fidelityVerdicts } from "./fidelity-page.ts";
 import type { Outcome } from "./outcome.ts";
 import { partsOf, plotsOf, renewed } from "./page.ts";
 
@@ -15,9 +15,12 @@ export function writeOutcome(outcome: Outcome): void {
   writePage();
 }
 
-/** Keeps an outcome of `bench:fidelity`, and writes the page from it. */
+/** Keeps an outcome of `bench:fidelity`, and writes the page from it. A half that was not run stays as it was. */
 export function writeFidelity(outcome: FidelityOutcome): void {
-  writeFileSync(join(FOLDER, "routing-fidelity.json"), jsonOf(outcome));
+  const before = read<FidelityOutcome>("routing-fidelity.json");
+  const rows = outcome.rows.length > 0 ? outcome.rows : (before?.rows ?? []);
+  const real = outcome.real ?? before?.real ?? null;
+  writeFileSync(join(FOLDER, "routing-fidelity.json"), jsonOf({ ...outcome, rows, real }));
   writePage();
 }
 
@@ -36,7 +39,7 @@ export function renderedPage(): Readonly<Record<string, string>> {
   const fidelity = read<FidelityOutcome>("routing-fidelity.json");
   const page = readFileSync(join(FOLDER, "routing.md"), "utf8");
   const parts = {
-    ...(outcome === null ? {} : partsOf(outcome)),
+    ...(outcome === null ? {} : partsOf(outcome, fidelityVerdicts(fidelity))),
     ...(fidelity === null ? {} : fidelityParts(fidelity)),
   };
   return { "routing.md": renewed(page, parts), ...(outcome === null ? {} : plotsOf(outcome)) };

@@ -4,7 +4,7 @@
  */
 
 import { readFileSync } from "node:fs";
-import { availableParallelism, cpus } from "node:os";
+import { cpus } from "node:os";
 
 /** One measured number. */
 export interface Figure {
@@ -77,7 +77,8 @@ function isMet(value: number, goal: string): boolean {
 export function machineOf(): { cpu: string; cores: number; node: string; platform: string } {
   return {
     cpu: cpus()[0]?.model.trim() ?? "unknown",
-    cores: availableParallelism(),
+    // not availableParallelism: a bench may have tied itself to a core
+    cores: cpus().length,
     node: process.version,
     platform: `${process.platform}-${process.arch}`,
   };

@@ -20,6 +20,7 @@ const tasks = {
   "build:dashboard": "scripts/build-dashboard.ts",
   "bench:decide": "bench/decide.ts",
   "bench:overhead": "bench/overhead.ts",
+  "bench:peers": "bench/peers.ts",
   "bench:memory": "bench/memory.ts",
   "bench:stall": "bench/stall.ts",
   "bench:fleet": "bench/fleet.ts",

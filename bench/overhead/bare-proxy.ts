@@ -1,9 +1,12 @@
-/** What everything is compared with: `node:http` in, undici out, the body buffered, nothing else. Prints its port. */
+/**
+ * What everything is compared with: `node:http` in, undici out, the body buffered, nothing else. Prints its port, which may
+ * be given.
+ */
 
 import { createServer } from "node:http";
 import { Pool } from "undici";
 
-const pool = new Pool(process.argv[2] ?? "", { connections: 512, pipelining: 1 });
+const pool = new Pool(process.argv[2] ?? "", { connections: 16_384, pipelining: 1 });
 
 const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
   const chunks: Buffer[] = [];
@@ -36,7 +39,7 @@ const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) =>
   });
 });
 
-server.listen(0, "127.0.0.1", () => {
+server.listen(Number(process.argv[3] ?? 0), "127.0.0.1", () => {
   const address = server.address();
   process.stdout.write(`${typeof address === "object" && address !== null ? address.port : 0}\n`);
 });

@@ -1,12 +1,16 @@
 /**
  * The node behind the bench: answers at once, or streams 64 events as fast as possible or one each 20 ms, or one each
- * 100 ms until the caller goes, as the request's `user` member says. Prints its port.
+ * 100 ms until the caller goes, or ten, one a second, as the first word of the prompt says: routers drop
+ * other members, or move them. Prints its port.
  */
 
 import { createServer, type ServerResponse } from "node:http";
 
 const EVENTS = 64;
 const PACE_MS = 20;
+/** Of a slow stream: one event a second, ten of them. */
+const SLOW_PACE_MS = 1000;
+const SLOW_EVENTS = 10;
 /** A thousand open streams at this pace are 10,000 events a second: busy, and no more than a small machine can do. */
 const HELD_PACE_MS = 100;
 
@@ -23,6 +27,15 @@ const ANSWER = Buffer.from(
     usage: { prompt_tokens: 200, completion_tokens: 100, total_tokens: 300 },
   }).padEnd(703),
 );
+
+/** A body of the bench is 1 KB; of larger ones the start will do. */
+const LOOKED_AT_BYTES = 4096;
+const KIND = /"content":\s*"(fast|paced|slow|held) /;
+
+const MODELS = JSON.stringify({
+  object: "list",
+  data: [{ id: "bench", object: "model", created: 0, owned_by: "bench" }],
+});
 
 const EVENT = (token: number): string =>
   `data: ${JSON.stringify({
@@ -46,17 +59,20 @@ const LAST = Buffer.from(
 const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
   if (request.method === "GET") {
     request.resume();
-    response.end("ok");
+    // a router may ask which models there are before it routes to them
+    response.end(request.url === "/v1/models" ? MODELS : "ok");
     return;
   }
-  let head = "";
+  let body = "";
   request.on("data", (chunk: Buffer) => {
-    if (head.length < 64) head += chunk.toString("latin1", 0, 64);
+    if (body.length < LOOKED_AT_BYTES) body += chunk.toString("latin1", 0, LOOKED_AT_BYTES);
   });
   request.on("end", () => {
-    if (head.includes('"fast"')) stream(response, 0, EVENTS);
-    else if (head.includes('"paced"')) stream(response, PACE_MS, EVENTS);
-    else if (head.includes('"held"')) stream(response, HELD_PACE_MS, Number.POSITIVE_INFINITY);
+    const kind = KIND.exec(body)?.[1];
+    if (kind === "fast") stream(response, 0, EVENTS);
+    else if (kind === "paced") stream(response, PACE_MS, EVENTS);
+    else if (kind === "slow") stream(response, SLOW_PACE_MS, SLOW_EVENTS);
+    else if (kind === "held") stream(response, HELD_PACE_MS, Number.POSITIVE_INFINITY);
     else response.writeHead(200, { "content-type": "application/json", "content-length": ANSWER.length }).end(ANSWER);
   });
 });

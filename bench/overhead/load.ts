@@ -21,18 +21,17 @@ export function requestBytes(port: number, body: string, fields: Readonly<Record
   );
 }
 
-/** A 1 KB chat body; `user` says how the node answers, and stands first so that the node need not read on. */
-export function chatBody(kind: "plain" | "fast" | "paced" | "held", bytes: number): string {
+/** A 1 KB chat body; the first word of its prompt says how the node answers. */
+export function chatBody(kind: "plain" | "fast" | "paced" | "held" | "slow", bytes: number): string {
   const isStream = kind !== "plain";
   const body = (content: string): string =>
     JSON.stringify({
-      user: kind,
       model: "bench",
       stream: isStream,
       max_tokens: 100,
       messages: [{ role: "user", content }],
     });
-  return body("x".repeat(Math.max(0, bytes - body("").length)));
+  return body(`${kind} `.padEnd(Math.max(0, bytes - body("").length), "x"));
 }
 
 /** Sends `total` requests over `connections` sockets, one at a time on each. */
@@ -85,7 +84,7 @@ export function runLoad(options: {
 }
 
 /** Calls back once for each whole answer on a socket. */
-function readAnswers(socket: Socket, onAnswer: (isGood: boolean) => void): void {
+export function readAnswers(socket: Socket, onAnswer: (isGood: boolean) => void): void {
   let head = "";
   let isChunked = false;
   let isGood = false;

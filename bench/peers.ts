@@ -1,0 +1,252 @@
+/**
+ * ZML beside the gateways that people would otherwise pick, and beside a bare Node proxy: in one run, in turn, each on
+ * the same one core. Method and results: docs/benchmarks/overhead.md.
+ *
+ * `--rounds=N` (3), `--only=zml,bare,…`, `--skip-streams` leaves the thousands of open streams out.
+ */
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
+import { installGateway } from "../scripts/install-package.ts";
+import { chatBody, requestBytes, runLoad } from "./overhead/load.ts";
+import { installPeers } from "./peers/install.ts";
+import { MeasuredProcess } from "./peers/measured-process.ts";
+import { type Peer, proxiesOf } from "./peers/proxies.ts";
+import { answerTimes, readStreams } from "./peers/timed-load.ts";
+import { startScript } from "./processes.ts";
+import { type Figure, isJsonAsked, median, quantile, report } from "./report.ts";
+
+const CASES = [
+  { name: "chat_1kb", kind: "plain", connections: 64, total: 2_000, isStream: false },
+  { name: "stream_64_fast", kind: "fast", connections: 32, total: 200, isStream: true },
+  { name: "stream_64_paced_20ms", kind: "paced", connections: 100, total: 100, isStream: true },
+] as const;
+
+/** Everything but the proxy runs on the others; on a machine of one core, beside it. */
+const LOAD_CORE = 1;
+
+const ONE_ANSWER = { perSecond: 1_000, total: 1, connections: 1, deadlineMs: 2_000 };
+
+/** Requests that each has answered before it is measured: what compiles as it runs is compiled by then. */
+const WARMING = 4_000;
+
+const args = process.argv.slice(2);
+const json = isJsonAsked(args);
+const option = (name: string): string | undefined => args.find((arg) => arg.startsWith(`--${name}=`))?.split("=")[1];
+const rounds = Number(option("rounds") ?? 3);
+const only = option("only")?.split(",");
+const say = (text: string): boolean => json || process.stderr.write(`${text}\n`);
+
+const installed = installPeers();
+execFileSync("taskset", ["-a", "-pc", String(LOAD_CORE), String(process.pid)], { stdio: "ignore" });
+const folder = mkdtempSync(join(tmpdir(), "zml-bench-peers-"));
+// as its users have it: what is built starts faster and is smaller than the sources
+const { launcher } = installGateway(folder);
+const node = await startScript("overhead/fast-node.ts", []);
+const second = await startScript("overhead/fast-node.ts", []);
+const running: MeasuredProcess[] = [];
+const figures: Figure[] = [];
+const put = (name: string, value: number, unit: string): number => figures.push({ name, value, unit });
+
+try {
+  const { proxies, missing } = await proxiesOf(folder, launcher, [node.port, second.port], installed, takePort);
+  for (const name of missing) say(`${name} is not installed: left out (apt-get install ${name})`);
+  for (const proxy of proxies) if (only === undefined || only.includes(proxy.name)) await startProxy(proxy);
+  await wait(8_000);
+  for (const one of running) put(`idle_rss_mb{proxy=${one.proxy.name}}`, one.rssMb(), "MB");
+  await costs();
+  await latencies();
+  if (!args.includes("--skip-streams")) {
+    await openStreams({ kind: "paced", count: 1_000, events: 65, names: ["zml", "bare", "envoy"] });
+    await openStreams({ kind: "slow", count: 10_000, events: 11, names: ["zml"] });
+  }
+  report({ bench: "peers", figures, json });
+} finally {
+  await Promise.all([...running.map((one) => one.stop()), node.stop(), second.stop()]);
+  rmSync(folder, { recursive: true, force: true });
+}
+
+async function startProxy(proxy: Peer & { port: number }): Promise<void> {
+  const started = new MeasuredProcess(proxy);
+  try {
+    const ms = await started.firstAnswer(async () => {
+      const times = await answerTimes({ ...ONE_ANSWER, port: proxy.port, request: requestOf(proxy, "plain") });
+      return times.length === 1;
+    });
+    put(`cold_start_to_first_200_ms{proxy=${proxy.name}}`, ms, "ms");
+    running.push(started);
+    say(`${proxy.name}: first answer after ${ms.toFixed(0)} ms`);
+  } catch (error) {
+    await started.stop();
+    // one that does not come up here is left out, and said to be
+    process.stderr.write(`${error instanceof Error ? error.message : error}: left out\n`);
+  }
+}
+
+/** CPU per answer, in turn; the first round warms up and does not count. */
+async function costs(): Promise<void> {
+  for (const { proxy } of running) {
+    const { seconds } = await runLoad({
+      port: proxy.port,
+      connections: 64,
+      total: WARMING,
+      request: requestOf(proxy, "plain"),
+    });
+    say(`${proxy.name} warmed by ${WARMING} requests in ${seconds.toFixed(1)} s`);
+  }
+  for (const shape of CASES) {
+    const us = new Map<string, number[]>();
+    const perSecond = new Map<string, number[]>();
+    for (let round = 0; round <= rounds; round++) {
+      for (const one of running) {
+        const { proxy } = one;
+        if (shape.isStream && proxy.hasNoStreams === true) continue;
+        const before = one.cpuUs();
+        const { answers, failures, seconds } = await runLoad({
+          port: proxy.port,
+          connections: shape.connections,
+          total: shape.total,
+          request: requestOf(proxy, shape.kind),
+        });
+        const cost = (one.cpuUs() - before) / answers;
+        say(`${shape.name} round ${round}: ${proxy.name} ${cost.toFixed(1)} µs`);
+        if (failures > 0) {
+          // a figure with failures in it would mean nothing; the others are measured all the same
+          tell(`${proxy.name}: ${failures} of ${shape.total} requests failed: the round is left out`);
+          continue;
+        }
+        if (round === 0) continue;
+        addTo(us, proxy.name, cost);
+        addTo(perSecond, proxy.name, answers / seconds);
+      }
+    }
+    for (const [name, values] of us) {
+      put(`cpu_us_per_answer{case=${shape.name},proxy=${name}}`, median(values), "us");
+      if (shape.isStream) put(`cpu_us_per_event{case=${shape.name},proxy=${name}}`, median(values) / 65, "us");
+      else put(`answers_per_second{case=${shape.name},proxy=${name}}`, Math.max(...(perSecond.get(name) ?? [])), "1/s");
+    }
+    putRatios(shape.name, us);
+  }
+}
+
+/** What ZML costs of what each of the others does, round by round. */
+function putRatios(shape: string, us: ReadonlyMap<string, number[]>): void {
+  const own = us.get("zml");
+  if (own === undefined) return;
+  for (const [name, values] of us) {
+    const ratios = own.map((value, round) => value / (values[round] ?? Number.NaN));
+    if (name === "zml_2_workers") put(`cpu_ratio_of_two_workers{case=${shape}}`, 1 / median(ratios), "ratio");
+    else if (name !== "zml") put(`cpu_ratio{case=${shape},to=${name}}`, median(ratios), "ratio");
+  }
+}
+
+/** Added latency at 500 requests a second, and of the first event of a stream, against the node itself. */
+async function latencies(): Promise<void> {
+  const direct = { proxy: { name: "direct", port: node.port, command: "", args: [] } };
+  const added = new Map<string, { p50: number[]; p99: number[]; first: number[] }>();
+  for (let round = 0; round < rounds; round++) {
+    let base = { p50: 0, p99: 0, first: 0 };
+    for (const { proxy } of [direct, ...running]) {
+      const request = requestOf(proxy, "plain");
+      const times = await answerTimes({
+        port: proxy.port,
+        request,
+        perSecond: 500,
+        total: 1_500,
+        connections: 64,
+      }).catch(() => null);
+      if (times === null) {
+        tell(`${proxy.name}: not all of 500 requests a second were answered: left out`);
+        continue;
+      }
+      let first = Number.NaN;
+      if (!("hasNoStreams" in proxy && proxy.hasNoStreams)) {
+        const stream = requestOf(proxy, "fast");
+        const seen = await readStreams({ port: proxy.port, request: stream, count: 60, perTick: 1, onTick: NOTHING });
+        first = quantile(seen.firstEventMs, 0.5);
+      }
+      const own = { p50: quantile(times, 0.5), p99: quantile(times, 0.99), first };
+      if (proxy.name === "direct") base = own;
+      const sum = added.get(proxy.name) ?? { p50: [], p99: [], first: [] };
+      added.set(proxy.name, sum);
+      for (const key of ["p50", "p99", "first"] as const) sum[key].push(own[key] - base[key]);
+    }
+  }
+  for (const [name, { p50, p99, first }] of added) {
+    if (name === "direct") continue;
+    put(`added_latency_p50_ms{rate=500,proxy=${name}}`, median(p50), "ms");
+    put(`added_latency_p99_ms{rate=500,proxy=${name}}`, median(p99), "ms");
+    put(`added_first_event_p50_ms{proxy=${name}}`, median(first), "ms");
+  }
+  const [own, bare, envoy] = ["zml", "bare", "envoy"].map((name) => added.get(name));
+  if (own !== undefined && bare !== undefined) {
+    put("added_latency_p50_ratio{rate=500,to=bare}", median(own.p50) / median(bare.p50), "ratio");
+  }
+  if (own !== undefined && envoy !== undefined) {
+    put("added_latency_p99_ratio{rate=500,to=envoy}", median(own.p99) / median(envoy.p99), "ratio");
+  }
+}
+
+/** Memory over that before, CPU and events of many streams at once. Each runs alone. */
+async function openStreams(options: {
+  kind: "paced" | "slow";
+  count: number;
+  events: number;
+  names: readonly string[];
+}): Promise<void> {
+  const { kind, count, events, names } = options;
+  for (const one of running) {
+    const { proxy } = one;
+    if (!names.includes(proxy.name)) continue;
+    const before = one.rssMb();
+    const cpuBefore = one.cpuUs();
+    const samples: number[] = [];
+    let ticks = 0;
+    const seen = await readStreams({
+      port: proxy.port,
+      request: requestOf(proxy, kind),
+      count,
+      perTick: 50,
+      onTick: () => {
+        ticks += 1;
+        if (ticks % 10 === 0) samples.push(one.rssMb());
+      },
+    });
+    const labels = `{streams=${count},pace=${kind},proxy=${proxy.name}}`;
+    put(`open_streams_added_rss_mb${labels}`, Math.max(...samples) - before, "MB");
+    put(`cpu_us_per_event${labels}`, (one.cpuUs() - cpuBefore) / seen.events, "us");
+    put(`lost_events${labels}`, count * events - seen.events, "events");
+    put(`first_event_p50_ms${labels}`, quantile(seen.firstEventMs, 0.5), "ms");
+    say(`${labels}: ${seen.whole} whole, ${seen.events} events`);
+  }
+}
+
+function requestOf(proxy: Peer & { port: number }, kind: "plain" | "fast" | "paced" | "slow"): Buffer {
+  return requestBytes(proxy.port, chatBody(kind, 1024), proxy.headers);
+}
+
+function addTo(map: Map<string, number[]>, name: string, value: number): void {
+  const values = map.get(name) ?? [];
+  map.set(name, values);
+  values.push(value);
+}
+
+/** A port that was free a moment ago: routers want theirs told. */
+function takePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
+    });
+  });
+}
+
+function tell(text: string): void {
+  process.stderr.write(`${text}\n`);
+}
+
+function NOTHING(): void {}

@@ -185,6 +185,29 @@ test("a part of a file is tried, applied as one version, and in the audit with w
   assert.deepEqual(foreign.body.items, []);
 });
 
+test("an account's audit tells of its nodes what it may see of them, and not where they are", async (t) => {
+  const { ask } = await start(t);
+  const spec = { url: "http://10.9.8.7:8000", family: "H100", gpus: 2 };
+  assert.equal((await ask("PUT", "/admin/v1/nodes/theirs?account=tenant", { spec })).status, 201);
+  await ask("PUT", "/admin/v1/nodes/theirs?account=tenant", { spec: { ...spec, url: "http://10.9.8.6:8000" } });
+  await ask("POST", "/admin/v1/nodes/theirs/drain?account=tenant", {});
+  const told = await ask("GET", "/admin/v1/audit?kind=node", undefined, "tenant-secret");
+  assert.deepEqual(
+    told.body.items.map(({ before, after }: Record<string, unknown>) => [before, after]),
+    [
+      [{ draining: false }, { draining: true }],
+      [
+        { family: "H100", gpus: 2 },
+        { family: "H100", gpus: 2 },
+      ],
+      [null, { family: "H100", gpus: 2 }],
+    ],
+  );
+  const all = await ask("GET", "/admin/v1/audit?kind=node&limit=1");
+  assert.equal(all.body.items.length, 1);
+  assert.match(JSON.stringify((await ask("GET", "/admin/v1/audit?kind=node")).body), /10\.9\.8\.6/, "operators see it");
+});
+
 test("a whole file is tried with the line of everything that is wrong, or with what it would change", async (t) => {
   const { gateway } = await start(t);
   const dryRun = async (text: string) => {

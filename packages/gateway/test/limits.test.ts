@@ -202,6 +202,28 @@ describe("budgets", () => {
     await isAllGivenBack();
   });
 
+  for (const [what, body] of Object.entries({ "a whole answer": {}, embeddings: null })) {
+    test(`a caller who leaves before ${what} has used what the node worked on until then`, async () => {
+      limit({ tokensPerMinute: 10_000, budgetUsdPerDay: 100 });
+      let isThere = false;
+      node.script = () => {
+        isThere = true;
+      };
+      const bytes = post(body === null ? chatBody({ input: "some words" }) : chatBody({ max_tokens: 1000, ...body }), {
+        authorization: `Bearer ${key}`,
+      }).toString("latin1");
+      const client = await RawClient.open(plane.port);
+      client.send(
+        Buffer.from(body === null ? bytes.replace("/v1/chat/completions", "/v1/embeddings") : bytes, "latin1"),
+      );
+      await until(() => isThere);
+      client.kill();
+      await isAllGivenBack();
+      assert.ok(Number(plane.plane.limits.tokens.sum[row]) > 0, "tokens");
+      assert.ok(spentUsd(plane.plane.limits, row) > 0, "USD");
+    });
+  }
+
   test("a node without a price counts as free, and is told of once", async () => {
     limit({ budgetUsdPerDay: 1 });
     plane.table.priceUsdPerHour[0] = Number.NaN;

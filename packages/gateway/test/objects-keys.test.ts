@@ -80,8 +80,11 @@ test("keys that are there, that the file has, that are none or wrong are refused
   refused(await objects.rotateKey("default", "ours", { overlapMs: 0 }, OPS), "owned_by_file");
   refused(await objects.rotateKey("default", "nobody", { overlapMs: 0 }, OPS), "not_found");
   refused(await objects.put("key", "default", "nobody", {}, UNCONDITIONAL, OPS), "not_found");
-  const own = await objects.mintKey("default", "x", { value_env: "HOME" }, OPS);
-  assert.match(refused(own, "invalid"), /^value_env: unknown key "value_env"/);
+  // neither whether there is such a variable nor whose value it holds is told
+  for (const variable of ["OURS", "NOT_SET"]) {
+    const own = await objects.mintKey("default", "x", { value_env: variable }, OPS);
+    assert.equal(refused(own, "invalid"), 'value_env: unknown key "value_env"');
+  }
   assert.match(
     refused(await objects.mintKey("default", "x", { scopes: ["all"] }, OPS), "invalid"),
     /^scopes\.0: expected/,
@@ -91,6 +94,26 @@ test("keys that are there, that the file has, that are none or wrong are refused
     objects.list("key", null).map(({ name }) => name),
     ["app", "ours"],
   );
+});
+
+test("no change of keys locks operators out of the admin port: other accounts' admin keys come after one of theirs", async (t) => {
+  const { gateway } = await startOn(t, `${PORTS}accounts: [{ name: acme }]\n`, { storeFolder: folder(t) });
+  const { objects, adminUrl } = gateway;
+  const status = async (key: string) =>
+    (await fetch(`${adminUrl}/admin/v1/status`, key === "" ? {} : { headers: { authorization: `Bearer ${key}` } }))
+      .status;
+  const admin = { scopes: ["admin"] };
+  assert.match(refused(await objects.mintKey("acme", "theirs", admin, OPS), "invalid"), /operators were locked out/);
+  assert.equal(await status(""), 200, "it is as open as it was");
+  const own = done(await objects.mintKey("default", "ours", admin, OPS)).secret ?? "";
+  done(await objects.mintKey("acme", "theirs", admin, OPS));
+  refused(await objects.remove("key", "default", "ours", UNCONDITIONAL, OPS), "invalid");
+  refused(await objects.put("key", "default", "ours", { scopes: ["read"] }, UNCONDITIONAL, OPS), "invalid");
+  const prune = { isDryRun: true, prune: true, actor: OPS };
+  refused(await objects.apply({ keys: [{ name: "theirs", account: "acme", ...admin }] }, prune), "invalid");
+  assert.deepEqual([await status(own), await status("")], [200, 401]);
+  done(await objects.remove("key", "acme", "theirs", UNCONDITIONAL, OPS));
+  done(await objects.remove("key", "default", "ours", UNCONDITIONAL, OPS));
 });
 
 test("a gateway whose keys have lost their pepper does not start, and says what to put back", async (t) => {

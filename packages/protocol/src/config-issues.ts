@@ -58,7 +58,9 @@ function parseNode(value: unknown, path: ConfigPath): { node: NodeFile } | { iss
 export function parseMintedKey(value: unknown, path: ConfigPath): { key: MintedKey } | { issues: ConfigIssue[] } {
   const result = mintedKeySchema.safeParse(value);
   if (result.success) return { key: result.data };
-  return { issues: result.error.issues.flatMap((issue) => toIssues(issue, path)) };
+  const issues = result.error.issues.flatMap((issue) => toIssues(issue, path));
+  const hint = "take it out: the gateway makes the value itself";
+  return { issues: issues.map((issue) => (issue.path.at(-1) === "value_env" ? { ...issue, hint } : issue)) };
 }
 
 function toIssues(issue: z.core.$ZodIssue, parent: ConfigPath): ConfigIssue[] {

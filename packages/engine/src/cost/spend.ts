@@ -22,6 +22,8 @@ export interface AttemptUsage {
  * Tokens that an attempt made a node work for: the output that it reported; where it reported none, what a stream of this
  * node generates in the time since its first token, but no more than was expected. An attempt without a token has 0. For
  * embeddings and rerank the prompt's.
+ *
+ * @param isAnswered its caller has an answer of it, or left while the node worked on one that comes whole
  */
 export function workedTokens(table: FleetTable, usage: AttemptUsage, isAnswered: boolean): number {
   if (isPromptOnly(usage.endpoint)) return isAnswered ? Math.max(1, usage.estimatedPromptTokens) : 0;

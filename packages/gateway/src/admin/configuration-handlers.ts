@@ -7,10 +7,10 @@ import type { ConfigProblem } from "../config/config-problem.ts";
 import { readYaml } from "../config/yaml-text.ts";
 import { StoreFault } from "../store/store-fault.ts";
 import { AdminProblem } from "./admin-problem.ts";
-import { accountOf } from "./authorize.ts";
+import { accountOf, type Principal } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
 import { decodeCursor, encodeCursor } from "./cursor.ts";
-import { dateOf, refusedProblem } from "./write-results.ts";
+import { dateOf, refusedProblem, shownSpec } from "./write-results.ts";
 
 const AUDIT_DEFAULT = 100;
 
@@ -77,8 +77,8 @@ export function configurationHandlers(): BoundRoute[] {
           account: of.account,
           name: of.name,
           action,
-          before,
-          after,
+          before: shownValues(of.kind, before, principal),
+          after: shownValues(of.kind, after, principal),
           version,
         };
       });
@@ -87,6 +87,11 @@ export function configurationHandlers(): BoundRoute[] {
       return { status: 200, body: { items, next_cursor: next } };
     }),
   ];
+}
+
+/** What the audit tells of an object is what the object itself tells. */
+function shownValues(kind: string, values: unknown, principal: Principal): unknown {
+  return typeof values === "object" && values !== null ? shownSpec(kind, values, principal) : values;
 }
 
 /** A fault of the store as a problem. @throws always */

@@ -22,13 +22,14 @@ const NODE_FIELDS_OF_TENANTS = new Set([
   "cost",
   "models",
   "max_in_flight",
+  // what the audit tells of it beside its entry
+  "draining",
+  "cooldown_remaining_ms",
 ]);
 
 /** An object as it is answered. */
 export function objectJson(object: ManagedObject, principal: Principal): Json<ObjectJson> {
   const { kind, account, name, owner, revision, createdAtMs, updatedAtMs } = object;
-  const isReduced = kind === "node" && !principal.isOperator;
-  const fields = Object.entries(object.spec).filter(([key]) => !isReduced || NODE_FIELDS_OF_TENANTS.has(key));
   return {
     kind,
     account,
@@ -37,8 +38,14 @@ export function objectJson(object: ManagedObject, principal: Principal): Json<Ob
     revision,
     created_at: dateOf(createdAtMs),
     updated_at: dateOf(updatedAtMs),
-    spec: Object.fromEntries(fields),
+    spec: shownSpec(kind, object.spec, principal),
   };
+}
+
+/** The values of an object, as far as a principal may see them. */
+export function shownSpec<T extends object>(kind: string, spec: T, { isOperator }: Principal): T | Partial<T> {
+  if (kind !== "node" || isOperator) return spec;
+  return Object.fromEntries(Object.entries(spec).filter(([key]) => NODE_FIELDS_OF_TENANTS.has(key))) as Partial<T>;
 }
 
 /** What a write answers. */

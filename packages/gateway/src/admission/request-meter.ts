@@ -45,6 +45,8 @@ export class RequestMeter {
     const { table, limits, worker } = this.#plane;
     const request = this.#request;
     const isAnswered = outcome === "success" || result.isCommitted;
+    // whoever leaves before the end has had the node work for it: else leaving in time would be free without end
+    const isLeft = outcome === "cancelled";
     const { outputTokens, firstTokenMs, durationMs } = result;
     const tokens = workedTokens(
       table,
@@ -55,13 +57,14 @@ export class RequestMeter {
         expectedTokens: request.expectedTokens,
         ...{ outputTokens, firstTokenMs, durationMs },
       },
-      isAnswered,
+      // a stream shows its first token, a whole answer none before its end
+      isAnswered || (isLeft && !request.isStream),
     );
     const usd = spendUsd(table, place.row, place.placement, tokens);
     holdCost(limits, worker, this.#allowance, 0);
     chargeCost(limits, worker, this.#allowance, usd);
     if (Number.isNaN(usd) && tokens > 0) this.#plane.noteUnpriced(this.#allowance, place.routing.node ?? "");
-    if (!isAnswered) return;
+    if (!isAnswered && !isLeft) return;
     const prompt = Number.isNaN(result.promptTokens) ? request.promptTokens : result.promptTokens;
     this.#usedTokens = prompt + (Number.isNaN(outputTokens) ? tokens : outputTokens);
   }

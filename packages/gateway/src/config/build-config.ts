@@ -59,7 +59,11 @@ export function buildConfig(value: object, options: BuildOptions): BuildResult {
     ...minted.issues,
     ...names.errors,
     ...checkListeners(file, DEFAULT_LISTEN, nowMs),
-    ...checkSecrets(file, env),
+    // the admin API's keys name no variable: of one that they name all the same nothing is told
+    ...checkSecrets(
+      { ...file, keys: file.keys.filter(({ path }) => Number(path[1]) < (ofFile?.keys ?? Infinity)) },
+      env,
+    ),
   ];
   const warnings = [...names.warnings];
   if (errors.length > 0 || "issues" in parsed) return { secrets: NO_SECRETS, errors, warnings };

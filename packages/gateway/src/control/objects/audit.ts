@@ -73,14 +73,16 @@ export class Audit {
     log.info({ actor, count: entries.length, changes, ...(version === null ? {} : { version }) }, "audit");
   }
 
-  /** Keeps and tells what is done already. A store that fails has said so; the log event stands. */
+  /** Keeps and tells what is done already, so that nothing that fails here is the caller's: the log event stands. */
   async note(entries: readonly AuditEntry[], actor: Actor, version: number | null = null): Promise<void> {
     if (entries.length === 0) return;
     this.tell(entries, actor, version);
     try {
       await this.#options.store.call("audit.append", this.append(entries, actor));
     } catch (error) {
-      if (!(error instanceof StoreFault)) throw error;
+      // a store that fails has said so
+      if (error instanceof StoreFault) return;
+      this.#options.log.error({ error: String(error) }, "what was done could not be kept in the audit");
     }
   }
 

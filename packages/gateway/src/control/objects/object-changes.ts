@@ -1,6 +1,6 @@
 /** Changes of what the API owns: checked with everything else, kept, put in force. All of them or none. */
 
-import { formatPath } from "@zml/protocol";
+import { type Config, DEFAULT_ACCOUNT, formatPath, type KeyConfig } from "@zml/protocol";
 import type { StoredDigest } from "../../store/object-operations.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import type { Configuration, DraftProblem } from "../configuration.ts";
@@ -17,7 +17,7 @@ import type {
 import type { ApiObject } from "./merged-values.ts";
 import { keyText } from "./object-lists.ts";
 import type { ObjectStore } from "./object-store.ts";
-import { refuseStore } from "./refusals.ts";
+import { refusal, refuseStore } from "./refusals.ts";
 
 /** What is to become of one object that the API owns, or of none. */
 export interface PlannedChange {
@@ -60,9 +60,12 @@ export class ObjectChanges {
   }
 
   /** What would be wrong with them, and what they would warn of. */
-  check(changes: readonly PlannedChange[]): { problems: readonly DraftProblem[] } | { warnings: readonly string[] } {
+  check(
+    changes: readonly PlannedChange[],
+  ): WriteRefusal | { problems: readonly DraftProblem[] } | { warnings: readonly string[] } {
     const drafted = this.#options.configuration.draft({ api: this.#next(changes).api });
-    return "problems" in drafted ? drafted : { warnings: warningsOf(changes, drafted.warnings) };
+    if ("problems" in drafted) return drafted;
+    return this.#refuseLockout(drafted.draft.config) ?? { warnings: warningsOf(changes, drafted.warnings) };
   }
 
   /** Makes them. In a turn of the configuration. @param pepperCheck of the pepper of new digests. */
@@ -75,6 +78,8 @@ export class ObjectChanges {
     const { api, puts } = this.#next(changes);
     const drafted = configuration.draft({ api });
     if ("problems" in drafted) return { kind: "wrong", problems: drafted.problems };
+    const refused = this.#refuseLockout(drafted.draft.config);
+    if (refused !== null) return refused;
     const removes = changes.flatMap(({ key, after }) => (after === null ? [key] : []));
     const entries = changes.map(auditEntry);
     let revision: number;
@@ -91,6 +96,20 @@ export class ObjectChanges {
     await audit.noteVersion(revision, applied.version);
     const warnings = [...warningsOf(changes, drafted.warnings), ...applied.warnings];
     return { kind: "made", objects: puts, ...applied, warnings };
+  }
+
+  /**
+   * The first admin key closes a port that was open. If that key is another account's, or the last of the operators' goes
+   * and such a key stays, no operator could ever undo it here.
+   */
+  #refuseLockout(next: Config): WriteRefusal | null {
+    const { configuration, nowMs } = this.#options;
+    if (isLockedOut(configuration.config, nowMs()) || !isLockedOut(next, nowMs())) return null;
+    return refusal(
+      "invalid",
+      `with it other accounts had keys of the scope admin and ${DEFAULT_ACCOUNT} had none: operators were locked out`,
+      `first make one that has not expired: zml keys create NAME --account ${DEFAULT_ACCOUNT} --scope admin`,
+    );
   }
 
   /** The API's objects after the changes, and those of them that are new or others than before. */
@@ -119,6 +138,13 @@ export class ObjectChanges {
     });
     return { api, puts };
   }
+}
+
+function isLockedOut({ keys }: Config, nowMs: number): boolean {
+  const admins = keys.filter(({ scopes }) => scopes.includes("admin"));
+  const isOperators = ({ account, expiresAt }: KeyConfig) =>
+    account === DEFAULT_ACCOUNT && (expiresAt === null || Date.parse(expiresAt) > nowMs);
+  return admins.length > 0 && !admins.some(isOperators);
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };

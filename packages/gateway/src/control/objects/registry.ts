@@ -124,6 +124,7 @@ export class Registry implements ManagedObjects {
       if (plan.changes.length === 0) return { ...same, version: isDryRun ? null : version, warnings: [] };
       if (isDryRun) {
         const checked = this.#options.changes.check(plan.changes);
+        if ("code" in checked) return checked;
         if ("problems" in checked) return this.#refusePart(plan.pathOf, checked.problems);
         return { ...same, version: null, warnings: checked.warnings };
       }

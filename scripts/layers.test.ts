@@ -169,6 +169,7 @@ test("layers: what the law allows passes", () => {
     "packages/gateway/src/dispatch/pool.test.ts": 'import "../failover/x.ts";\nprocess.env["A"] = "1";\n',
     "packages/simulator/src/demo/main.ts": 'import "zml";\n',
     "packages/client/src/index.ts": 'import "@zml/protocol/wire";\n',
+    "packages/dashboard/src/page.tsx": 'import "preact";\nexport const Page = () => <p title={null}>text</p>;\n',
   });
   assert.deepEqual(checked, { code: 0, lines: [] });
 });

@@ -56,7 +56,7 @@ interface FileContext {
 export function checkFile(context: FileContext): Breach[] {
   const { law, file } = context;
   if (law.free.some((part) => file.includes(part))) return [];
-  const facts = readModuleFacts(context.readSource(file) ?? "");
+  const facts = readModuleFacts(context.readSource(file) ?? "", file);
   return [...checkImports(context, facts), ...checkNames(context, facts)];
 }
 
@@ -126,7 +126,7 @@ function findBareBehind(search: {
   seen.add(file);
   const source = readSource(file);
   if (source === undefined) return undefined;
-  for (const fact of readModuleFacts(source).imports) {
+  for (const fact of readModuleFacts(source, file).imports) {
     if (fact.isTypeOnly) continue;
     if (!fact.specifier.startsWith(".")) {
       const message = judgeBare(area, fact);

@@ -27,8 +27,8 @@ interface SyntaxNode {
   readonly [key: string]: unknown;
 }
 
-/** Throws what the parser says if the source is no TypeScript. */
-export function readModuleFacts(source: string): ModuleFacts {
+/** Throws what the parser says if the source is no TypeScript. Only a `.tsx` may hold JSX. */
+export function readModuleFacts(source: string, file: string): ModuleFacts {
   const imports: ImportFact[] = [];
   const names: NameFact[] = [];
   const lineAt = lineCounter(source);
@@ -46,7 +46,7 @@ export function readModuleFacts(source: string): ModuleFacts {
       for (const item of Array.isArray(value) ? value : [value]) if (isNode(item)) visit(item);
     }
   };
-  const tree: unknown = parseAst(source, { lang: "ts" });
+  const tree: unknown = parseAst(source, { lang: file.endsWith(".tsx") ? "tsx" : "ts" });
   if (isNode(tree)) visit(tree);
   return { imports, names };
 }

@@ -69,11 +69,12 @@ test("a thread that is killed leaves exact counts", async () => {
     const cells = new Int32Array(control);
     const job = { buffer: table.buffer, stepMs: 1, tokens: 10, holds: 8, control };
     const doomed = start({ ...job, worker: 2, steps: 50_000_000 });
-    const others = [0, 1].map((worker) => start({ ...job, worker, steps: 20_000 }));
+    // listened to from the start: they may end before the doomed one does
+    const others = [0, 1].map((worker) => once(start({ ...job, worker, steps: 20_000 }), "message"));
     while (Atomics.load(cells, 0) < 3_000) await Atomics.waitAsync(cells, 15, 0, 1).value;
     await doomed.terminate();
     removeWorkerLimits(table, 2, 2);
-    await Promise.all(others.map((thread) => once(thread, "message")));
+    await Promise.all(others);
     const nowMs = Atomics.load(cells, 0);
     for (const row of [0, 1]) {
       assert.equal(table.running[row], 0);

@@ -81,7 +81,19 @@ const gateway = z
       )
       .optional(),
     keys: z
-      .array(z.strictObject({ name: z.string(), key: z.string(), scopes: z.array(z.enum(["infer", "admin"])) }))
+      .array(
+        z.strictObject({
+          name: z.string(),
+          key: z.string(),
+          scopes: z.array(z.enum(["infer", "read", "admin"])),
+          models: z.array(z.string()).optional(),
+          policies: z.array(z.string()).optional(),
+          expires_at: z.string().optional().describe("ISO 8601."),
+          limits: z
+            .strictObject({ tokens_per_minute: z.int().optional(), budget_usd_per_day: z.number().optional() })
+            .optional(),
+        }),
+      )
       .optional(),
     config: z.record(z.string(), z.record(z.string(), z.unknown())).optional().describe("Sections of the file."),
     policy: z

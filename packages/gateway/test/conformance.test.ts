@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { writeLimits } from "@zml/engine";
 import { exampleOf, mismatch } from "./conformance-match.ts";
 import { AttemptScript, bodyBytes, hasBody } from "./conformance-node.ts";
 import { readVectors, type Vector, type VectorAnswer, vectorFiles } from "./conformance-vectors.ts";
@@ -88,7 +89,15 @@ async function startGateway(
     })),
     {
       file: gateway.config ?? {},
-      keys: keys.map(({ name, key, scopes }) => ({ name, value: key, scopes })),
+      keys: keys.map(({ name, key, scopes, models, policies, expires_at, limits }, index) => ({
+        name,
+        value: key,
+        scopes,
+        ...(models !== undefined && { models }),
+        ...(policies !== undefined && { policies }),
+        ...(expires_at !== undefined && { expiresAtMs: Date.parse(expires_at) }),
+        ...(limits !== undefined && { limitRow: 1 + index }),
+      })),
       policy: {
         ...(policy.cost_priority !== undefined && { costPriority: policy.cost_priority }),
         ...(policy.latency_target_ms !== undefined && { latencyTargetMs: policy.latency_target_ms }),
@@ -104,6 +113,17 @@ async function startGateway(
     },
   );
   toStop.push(plane, ...nodes);
+  for (const [index, { limits }] of keys.entries()) {
+    if (limits === undefined) continue;
+    const { tokens_per_minute = null, budget_usd_per_day = null } = limits;
+    writeLimits(plane.plane.limits, 1 + index, {
+      requestsPerMinute: null,
+      tokensPerMinute: tokens_per_minute,
+      concurrentRequests: null,
+      budgetUsdPerDay: budget_usd_per_day,
+      budgetUsdPerMonth: null,
+    });
+  }
   const { table } = plane;
   for (const [row, { state }] of specs.entries()) {
     if (state === "full") table.total.inFlight[row] = 1;

@@ -162,7 +162,9 @@ test("a part of a file is tried, applied as one version, and in the audit with w
   const tried = await ask("POST", "/admin/v1/apply?dry_run=true", file);
   assert.deepEqual([tried.status, tried.body.version, tried.body.changes.length], [200, null, 2]);
   assert.equal((await ask("GET", "/admin/v1/policies/batch")).status, 404, "nothing was done");
-  const applied = await ask("POST", "/admin/v1/apply", file);
+  const stale = await ask("POST", "/admin/v1/apply", file, "ops-secret", { "if-match": '"another-plan"' });
+  assert.deepEqual([stale.status, stale.body.code], [412, "precondition_failed"]);
+  const applied = await ask("POST", "/admin/v1/apply", file, "ops-secret", { "if-match": tried.etag ?? "" });
   assert.deepEqual([applied.status, applied.body.is_acknowledged], [200, true]);
   assert.deepEqual(applied.body.changes, tried.body.changes);
   const wrong = await ask("POST", "/admin/v1/apply", { policies: [{ name: "p" }, { name: "q", cost_priority: "x" }] });

@@ -115,8 +115,16 @@ test("a part of a file is applied as one version, shown before, and nothing of i
     ],
   );
   assert.equal(objects.get("policy", "default", "fast"), null);
-  const applied = await objects.apply(part, options);
+  const shown = [dry.planTag ?? ""];
+  const other = done(await objects.put("policy", "default", "fast", {}, UNCONDITIONAL, OPS));
+  const stale = await objects.apply(part, { ...options, ifMatch: shown });
+  assert.match(refused(stale, "precondition_failed"), /not what was shown/);
+  assert.equal(objects.get("policy", "default", "fast")?.revision, other.object?.revision);
+  done(await objects.remove("policy", "default", "fast", UNCONDITIONAL, OPS));
+  const applied = await objects.apply(part, { ...options, ifMatch: shown });
   assert.ok(applied.kind === "applied" && applied.isAcknowledged);
+  const repeated = await objects.apply(part, { ...options, ifMatch: shown });
+  assert.ok(repeated.kind === "applied" && repeated.changes.length === 0, "it is so already");
   const again = await objects.apply(part, options);
   assert.ok(again.kind === "applied" && again.changes.length === 0 && again.version === applied.version);
 

@@ -10,19 +10,23 @@ import { AdminProblem } from "./admin-problem.ts";
 import { accountOf, type Principal } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
 import { decodeCursor, encodeCursor } from "./cursor.ts";
+import { etagOf, writeCondition } from "./entity-tags.ts";
 import { dateOf, refusedProblem, shownSpec } from "./write-results.ts";
 
 const AUDIT_DEFAULT = 100;
 
 export function configurationHandlers(): BoundRoute[] {
   return [
-    bind(CONFIGURATION_ROUTES.apply, async ({ query, body }, { principal, sources }) => {
+    bind(CONFIGURATION_ROUTES.apply, async ({ query, headers, body }, { principal, sources }) => {
       const { dry_run: isDryRun = false, prune = false } = query;
-      const result = await sources.objects.apply(partialFile(body), { isDryRun, prune, actor: principal.actor });
+      const { ifMatch } = writeCondition(headers);
+      const options = { isDryRun, prune, ifMatch, actor: principal.actor };
+      const result = await sources.objects.apply(partialFile(body), options);
       if (result.kind === "refused") throw refusedProblem(result, null);
       const { changes, version, isAcknowledged, warnings } = result;
       const answer = { changes, version, is_acknowledged: isAcknowledged, warnings };
-      return { status: isDryRun || isAcknowledged ? 200 : 202, body: answer };
+      const tag = result.planTag === null ? {} : { etag: etagOf(result.planTag) };
+      return { status: isDryRun || isAcknowledged ? 200 : 202, body: answer, headers: tag };
     }),
     bind(CONFIGURATION_ROUTES.dryRun, async ({ body }, { sources }) => {
       const { errors, warnings, needsRestart, sections, changes } = await sources.objects.diffFile(body.text);

@@ -25,6 +25,11 @@ export interface ApplyOptions extends DiffOptions {
   readonly yes: boolean;
 }
 
+/** What a dry run said, with the tag of it. */
+interface Planned extends Applied {
+  readonly etag: string | null;
+}
+
 interface Applied {
   readonly changes: readonly Change[];
   readonly version: number | null;
@@ -39,8 +44,9 @@ const APPLY_TIMEOUT_MS = 120_000;
 export async function diff(terminal: Terminal, options: DiffOptions): Promise<number> {
   const read = await readFileOf(terminal, options.file);
   if (typeof read === "number") return read;
-  const planned = await send(terminal, options, { read, isDryRun: true });
-  if ("problem" in planned) return tellProblem(terminal, planned);
+  const tried = await send(terminal, options, { read, isDryRun: true });
+  if ("problem" in tried) return tellProblem(terminal, tried);
+  const { etag: _, ...planned } = tried;
   if (options.json) terminal.out(`${JSON.stringify(planned)}\n`);
   else show(terminal, planned, options);
   return planned.changes.some(isChange) ? EXIT.differs : EXIT.ok;
@@ -50,8 +56,9 @@ export async function diff(terminal: Terminal, options: DiffOptions): Promise<nu
 export async function apply(terminal: Terminal, options: ApplyOptions): Promise<number> {
   const read = await readFileOf(terminal, options.file);
   if (typeof read === "number") return read;
-  const planned = await send(terminal, options, { read, isDryRun: true });
-  if ("problem" in planned) return tellProblem(terminal, planned);
+  const tried = await send(terminal, options, { read, isDryRun: true });
+  if ("problem" in tried) return tellProblem(terminal, tried);
+  const { etag, ...planned } = tried;
   const hasChanges = planned.changes.some(isChange);
   if (!options.json) show(terminal, planned, options);
   if (options.dryRun || !hasChanges) {
@@ -69,8 +76,10 @@ export async function apply(terminal: Terminal, options: ApplyOptions): Promise<
       return EXIT.failed;
     }
   }
-  const applied = await send(terminal, options, { read, isDryRun: false });
-  if ("problem" in applied) return tellProblem(terminal, applied);
+  // what was shown, or nothing: somebody else may have changed the same objects meanwhile
+  const done = await send(terminal, options, { read, isDryRun: false, shown: etag });
+  if ("problem" in done) return tellProblem(terminal, done);
+  const { etag: _, ...applied } = done;
   if (options.json) terminal.out(`${JSON.stringify({ ...applied, dry_run: false })}\n`);
   else terminal.out(`applied as version ${applied.version ?? "?"}\n`);
   if (!options.json) for (const warning of applied.warnings) terminal.error(`warning: ${warning}\n`);
@@ -117,18 +126,19 @@ async function readFileOf(terminal: Terminal, file: string): Promise<ReadFile | 
 async function send(
   terminal: Terminal,
   options: DiffOptions,
-  { read, isDryRun }: { read: ReadFile; isDryRun: boolean },
-): Promise<Applied | AdminProblem> {
+  { read, isDryRun, shown = null }: { read: ReadFile; isDryRun: boolean; shown?: string | null },
+): Promise<Planned | AdminProblem> {
   const answer = await askAdmin(terminal, options, {
     method: "POST",
     path: "/admin/v1/apply",
     query: { dry_run: isDryRun, prune: options.prune },
     body: read.yaml.value,
+    ...(shown === null ? {} : { ifMatch: shown }),
     members: ["changes"],
     timeoutMs: APPLY_TIMEOUT_MS,
   });
   // the other end is this product
-  if (!("problem" in answer)) return answer.value as Applied;
+  if (!("problem" in answer)) return { ...(answer.value as Applied), etag: answer.etag };
   return { ...answer, lines: answer.lines.map((line) => withPlace(line, read)) };
 }
 

@@ -193,6 +193,19 @@ test("diff ends with 7 when something would change, with 0 otherwise, and never 
   for (const { url } of [...differs.asked, ...same.asked]) assert.match(url, /dry_run=true/);
 });
 
+test("apply sends the tag of what it showed, and says so when somebody else changed it meanwhile", async (t) => {
+  const admin = await cannedAdmin(t, (question, { url }) => {
+    if (question !== "POST /admin/v1/apply") return undefined;
+    if (!url.includes("dry_run=true")) return problem(412, "precondition_failed", "it is not what was shown");
+    const plan = { changes: [CHANGE], version: null, is_acknowledged: true, warnings: [] };
+    return { body: plan, headers: { etag: '"plan-1"' } };
+  });
+  const terminal = keptTerminal({ input: PART });
+  assert.equal(await apply(terminal, applying(admin.url, "-", { yes: true })), EXIT.conflict);
+  assert.equal(admin.asked.at(-1)?.headers["if-match"], '"plan-1"');
+  assert.match(terminal.stderr(), /^zml: it is not what was shown \(somebody else changed it meanwhile: run /);
+});
+
 test("of a very large change the first hundred objects are shown, and --full shows all", async (t) => {
   const many = Array.from({ length: 150 }, (_, index) => ({ ...CHANGE, name: `p${index}`, fields: [] }));
   const admin = await cannedAdmin(t, applied(many));

@@ -32,6 +32,14 @@ export const changeSchema = z
   })
   .meta({ id: "Change" });
 
+export const applyHeaders = z.object({
+  "if-match": z
+    .string()
+    .max(4096)
+    .optional()
+    .describe("Only if it still changes what the dry run with this entity tag showed."),
+});
+
 export const applyQuery = z.strictObject({
   dry_run: queryFlag().optional().describe("Only say what would change. Default: false."),
   prune: queryFlag()

@@ -57,7 +57,7 @@ export interface RouteAnswer {
 
 /** Headers of some answers. */
 export const ANSWER_HEADERS = {
-  etag: "Entity tag of the object, for If-Match.",
+  etag: "Entity tag of the object, or of what a dry run showed, for If-Match.",
   location: "Where the object is.",
 } as const;
 

@@ -3,6 +3,7 @@ import { z } from "zod";
 import {
   appliedSchema,
   applyBody,
+  applyHeaders,
   applyQuery,
   auditQuery,
   auditSchema,
@@ -49,12 +50,14 @@ export const CONFIGURATION_ROUTES = {
     path: "/admin/v1/apply",
     tag: "configuration",
     summary: "Apply a part of zml.yaml",
-    description: "All of it or nothing, as one version. What is not in it stays as it is, unless `prune` is true.",
+    description:
+      "All of it or nothing, as one version. What is not in it stays as it is, unless `prune` is true. A dry run answers with an entity tag of what it showed.",
     access: "operator_write",
     query: applyQuery,
+    headers: applyHeaders,
     body: { schema: applyBody, types: ["application/json", "application/yaml"], size: "bulk" },
     answers: {
-      200: { description: "What changed, or would change.", schema: appliedSchema },
+      200: { description: "What changed, or would change.", schema: appliedSchema, headers: ["etag"] },
       202: { description: "Stored, and in force on some workers; the others will follow.", schema: appliedSchema },
     },
     problems: [

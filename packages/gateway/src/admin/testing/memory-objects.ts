@@ -85,7 +85,7 @@ export class MemoryObjects implements ManagedObjects {
       return { kind: "policy" as const, account: "default", name, action: "created" as const, fields };
     });
     const version = isDryRun ? null : ++this.#revision;
-    return { kind: "applied", changes, version, isAcknowledged: this.isAcknowledged, warnings: [] };
+    return { kind: "applied", changes, version, isAcknowledged: this.isAcknowledged, warnings: [], planTag: null };
   }
 
   async mintKey(account: string, name: string, spec: Readonly<Record<string, unknown>>, actor: Actor) {

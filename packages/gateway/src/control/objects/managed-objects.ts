@@ -111,6 +111,8 @@ export type ApplyResult =
       readonly changes: readonly ObjectChange[];
       /** Null: a dry run. */
       readonly version: number | null;
+      /** Names what is to change, from which revisions on. Null: it is applied. */
+      readonly planTag: string | null;
     })
   | WriteRefusal;
 
@@ -156,10 +158,17 @@ export interface ManagedObjects {
    * Makes the objects of a part of a file what it says, all of them or none, as one version.
    *
    * @param prune objects that the API owns, of the kinds whose lists the part has, and that are not in it, go.
+   * @param ifMatch tags of plans that were shown before: refused when it would change another thing. Nothing to change is
+   *   never refused.
    */
   apply(
     file: Readonly<Record<string, unknown>>,
-    options: { readonly isDryRun: boolean; readonly actor: Actor; readonly prune: boolean },
+    options: {
+      readonly isDryRun: boolean;
+      readonly actor: Actor;
+      readonly prune: boolean;
+      readonly ifMatch?: WriteCondition["ifMatch"];
+    },
   ): Promise<ApplyResult>;
   /** Makes a key. */
   mintKey(account: string, name: string, spec: Spec, actor: Actor): Promise<MintResult>;

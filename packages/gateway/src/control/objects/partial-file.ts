@@ -1,5 +1,6 @@
 /** A part of a configuration file, as changes of what the API owns. */
 
+import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import { type ConfigPath, DEFAULT_ACCOUNT, hasAccount, OBJECT_KINDS, type ObjectKind } from "@zml/protocol";
 import type { ConfigSource } from "../../config/read-config.ts";
@@ -54,6 +55,15 @@ export function planOf(
   if (prune) changes.push(...kinds.flatMap((kind) => leftOut(kind, current, pathOf)));
   return { changes, pathOf };
 }
+
+/** Another one whenever it would change another object, to another value, or from another revision on. */
+export function planTag(changes: readonly PlannedChange[]): string {
+  const said = changes.map(({ key, before, after }) => [keyText(key), before?.revision ?? null, after]);
+  return createHash("sha256").update(JSON.stringify(said)).digest("base64url").slice(0, TAG_LENGTH);
+}
+
+/** 132 bits. */
+const TAG_LENGTH = 22;
 
 function invalid(problems: readonly WriteProblem[]): WriteRefusal {
   return { kind: "refused", code: "invalid", problems };

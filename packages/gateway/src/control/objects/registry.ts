@@ -32,7 +32,7 @@ import { afterRotation, mintSecret } from "./minted-secret.ts";
 import { actionOf, type ObjectChanges, type PlannedChange } from "./object-changes.ts";
 import { ObjectList, ofApi } from "./object-list.ts";
 import { keyText, nameField, objectWords, specOf } from "./object-lists.ts";
-import { planOf } from "./partial-file.ts";
+import { planOf, planTag } from "./partial-file.ts";
 import { inUse, problemsFor, problemsIn, refusal, refuseCondition, refuseOthers, refuseStore } from "./refusals.ts";
 
 export interface RegistryOptions {
@@ -109,7 +109,7 @@ export class Registry implements ManagedObjects {
 
   apply(
     file: Readonly<Record<string, unknown>>,
-    { isDryRun, actor, prune }: { readonly isDryRun: boolean; readonly actor: Actor; readonly prune: boolean },
+    { isDryRun, actor, prune, ifMatch = null }: Parameters<ManagedObjects["apply"]>[1],
   ): Promise<ApplyResult> {
     return this.#inTurn<ApplyResult>(async () => {
       const plan = planOf(file, this.#current(), { source: this.#options.configuration.inForce.source, prune });
@@ -119,9 +119,14 @@ export class Registry implements ManagedObjects {
         action: actionOf(change),
         fields: fieldChanges(change.before?.spec, change.after),
       }));
-      const same = { kind: "applied", changes, isAcknowledged: true } as const;
+      const tag = isDryRun || ifMatch !== null ? planTag(plan.changes) : null;
+      const same = { kind: "applied", changes, isAcknowledged: true, planTag: isDryRun ? tag : null } as const;
       const { version } = this.#options.configuration;
       if (plan.changes.length === 0) return { ...same, version: isDryRun ? null : version, warnings: [] };
+      if (ifMatch !== null && ifMatch !== "*" && !ifMatch.includes(tag ?? "")) {
+        const message = "what it would change is not what was shown: an object has changed since";
+        return refusal("precondition_failed", message, "try it again, then apply it");
+      }
       if (isDryRun) {
         const checked = this.#options.changes.check(plan.changes);
         if ("code" in checked) return checked;
@@ -132,7 +137,7 @@ export class Registry implements ManagedObjects {
       if (made.kind === "wrong") return this.#refusePart(plan.pathOf, made.problems);
       if (made.kind === "refused") return made;
       const { isAcknowledged, warnings } = made;
-      return { kind: "applied", changes, version: made.version, isAcknowledged, warnings };
+      return { kind: "applied", changes, version: made.version, isAcknowledged, warnings, planTag: null };
     });
   }
 

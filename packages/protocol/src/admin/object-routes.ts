@@ -98,7 +98,8 @@ export function collectionRoutes<N extends CollectionName>(name: N) {
         201: { description: "It is made.", schema: writtenSchema, headers: ["etag", "location"] },
         202: written(PENDING),
       },
-      problems: ["other_account", ...WRITE_PROBLEMS],
+      // a key is made by POST, which tells its value
+      problems: [...(kind === "key" ? (["not_found"] as const) : []), "other_account", ...WRITE_PROBLEMS],
     }),
     delete: route({
       ...base,

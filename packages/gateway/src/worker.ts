@@ -7,6 +7,7 @@ import { createClock } from "./clock.ts";
 import { DataPlane } from "./data-plane.ts";
 import { DataServer } from "./data-server.ts";
 import { OutcomeSamples } from "./failover/outcome-samples.ts";
+import { abandonNodeSessions } from "./http2/node-session.ts";
 import { RequestSamples } from "./telemetry/request-samples.ts";
 import type { FromWorker, ToWorker, WorkerSettings, WorkerStart, WorkerUpdate } from "./thread-messages.ts";
 
@@ -30,6 +31,7 @@ function send(message: FromWorker): void {
 process.on("uncaughtException", (error: unknown) => {
   send({ kind: "dying", error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
   server?.abandon();
+  abandonNodeSessions();
   setImmediate(() => process.exit(1));
 });
 

@@ -59,6 +59,14 @@ export interface SessionOwner {
   onConnectError(session: NodeSession, error: ConnectError): void;
 }
 
+/** Every session of this thread whose connection is open, also of a pool that is closed. */
+const open = new Set<NodeSession>();
+
+/** Ends all sessions of this thread now, and tells nobody: the thread is about to end. */
+export function abandonNodeSessions(): void {
+  for (const session of open) session.abandon();
+}
+
 export class NodeSession {
   readonly #target: ConnectionTarget;
   readonly #limits: SessionLimits;
@@ -154,15 +162,23 @@ export class NodeSession {
     this.#socket?.destroy(error);
   }
 
+  /** Ends it without a word to its streams: what they would say of the node is not the node's doing. */
+  abandon(): void {
+    for (const stream of this.#streams) stream.abandon();
+    this.#socket?.destroy();
+  }
+
   #open(): void {
     const { isTls, connectMs } = this.#target;
     const socket = openSocket(this.#target, "h2");
     this.#socket = socket;
+    open.add(this);
     const startedAtMs = performance.now();
     this.#connectTimer = setTimeout(() => socket.destroy(new ConnectError("ETIMEDOUT")), connectMs);
     const onError = (error: Error): void => this.#connectFailed(connectErrorOf(error));
     socket.once("error", onError);
     socket.once("close", () => {
+      open.delete(this);
       this.#connectFailed(new ConnectError("ECONNRESET"));
       this.retire();
     });
@@ -313,6 +329,11 @@ export class NodeStream {
 
   resume(): void {
     this.#stream?.resume();
+  }
+
+  /** From now on nobody hears of it. */
+  abandon(): void {
+    this.#handler = null;
   }
 
   /** Ends the request, if it runs, without a word, and gives the place back. */

@@ -1,6 +1,7 @@
 /**
  * Mixed traffic over a real gateway for a long time, while nodes fail in every way, threads die, the configuration changes
- * and nodes are found and lost. Two nodes are left alone, so that each request can be answered.
+ * and nodes are found and lost. Two nodes and, at each moment, two of the three threads are left alone, so that each request
+ * can be answered.
  */
 
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -53,7 +54,7 @@ const NODES = 6;
 /** Of them, never at fault. */
 const SOUND = 2;
 const MAX_IN_FLIGHT = 12;
-/** A thread that died takes its connections with it: within this time they may break, ms. */
+/** A thread that died takes its connections with it: within this time its callers have seen so, ms. */
 const DEATH_MS = 2_000;
 const TROUBLES_MAX = 20;
 
@@ -80,7 +81,9 @@ class SoakRun {
   readonly #troubles: string[] = [];
   #gateway: GatewayProcess | null = null;
   #callers: Callers | null = null;
-  #killedAtMs = Number.NEGATIVE_INFINITY;
+  /** An order to die is under way. */
+  #isKilling = false;
+  #diedAtMs = Number.NEGATIVE_INFINITY;
   #faults = 0;
   #kills = 0;
   #reloads = 0;
@@ -104,7 +107,7 @@ class SoakRun {
       port: gateway.dataPort,
       count: this.#options.callers,
       seed: this.#options.seed,
-      mayBreak: () => performance.now() - this.#killedAtMs < DEATH_MS,
+      mayBreak: () => this.#isKilling || performance.now() - this.#diedAtMs < DEATH_MS,
       onAsked: (asked) => this.#note(asked),
     });
   }
@@ -187,7 +190,7 @@ class SoakRun {
       if (end.aborted) return;
       const dice = random.next();
       if (dice < 0.6) void this.#breakNode(random.pick(this.#nodes.slice(SOUND)), random.pick(FAULTS), end);
-      else if (dice < 0.75) this.#killThread(random.below(WORKERS));
+      else if (dice < 0.75) await this.#killThread(random.below(WORKERS));
       else if (dice < 0.9) this.#reload();
       else this.#writeList(random.chance(0.5));
     }
@@ -201,12 +204,23 @@ class SoakRun {
     await node.heal();
   }
 
-  #killThread(worker: number): void {
-    // each on its own: a thread that dies soon after its start is started again later
-    if (performance.now() - this.#killedAtMs < 5_000) return;
-    this.#kills += 1;
-    this.#killedAtMs = performance.now();
+  /**
+   * Only while every other worker serves: what is promised is that one worker's death is no other's, and with all of them
+   * dead at once nobody answers. How long one is away is the gateway's choice: it waits longer with each early death.
+   */
+  async #killThread(worker: number): Promise<void> {
+    const { totals } = await this.#gate.fleet();
+    if (totals.listening_workers < WORKERS || performance.now() - this.#diedAtMs < DEATH_MS) return;
+    this.#isKilling = true;
     this.#gate.child.stdin?.write(`${worker}\n`);
+    const isDead = await comesTrue(
+      async () => (await this.#gate.fleet()).totals.worker_crashes > totals.worker_crashes,
+      10_000,
+    );
+    this.#diedAtMs = performance.now();
+    this.#isKilling = false;
+    if (isDead) this.#kills += 1;
+    else this.#troubles.push(`worker ${worker} was told to die and lives`);
   }
 
   #reload(): void {

@@ -41,6 +41,7 @@ function tableOf(one: FuzzReport): string {
     ["seconds", one.seconds.toFixed(0)],
     ...KINDS.map((kind): [string, number] => [`cases: ${kind}`, one.cases[kind]]),
     ["requests that reached the recording node", one.recorded],
+    ["  after their connection had closed", one.late],
     ["failures", one.failures.length],
     ["faults of the process", one.faults.length],
     ["threads that died", one.workerCrashes],

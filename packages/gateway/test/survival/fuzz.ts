@@ -11,18 +11,12 @@
 
 import { connect, type Socket } from "node:net";
 import { comesTrue, type GatewayProcess, startGatewayProcess } from "./gateway-process.ts";
-import {
-  type FuzzNode,
-  type Recorded,
-  startHostileFrames,
-  startHostileNode,
-  startRecordingNode,
-} from "./hostile-node.ts";
+import { type FuzzNode, startHostileFrames, startHostileNode, startRecordingNode } from "./hostile-node.ts";
 import { type ConnectionCase, chatRequest, http1Case } from "./http1-cases.ts";
 import { http2Case } from "./http2-cases.ts";
+import { MadeRequests } from "./made-requests.ts";
 import { answerCase, CUT_CASES, cutCase, frameAnswer } from "./node-cases.ts";
 import { Seeded } from "./seeded.ts";
-import { strictRequests } from "./strict-requests.ts";
 
 export const KINDS = ["http1", "http2", "answer", "frames", "cut"] as const;
 export type Kind = (typeof KINDS)[number];
@@ -46,6 +40,8 @@ export interface FuzzReport {
   readonly seconds: number;
   /** Requests that reached the recording node. */
   readonly recorded: number;
+  /** Of them, those that came after their connection had closed. */
+  readonly late: number;
   readonly failures: readonly FuzzFailure[];
   /** Faults that no single case could be blamed for. */
   readonly faults: readonly string[];
@@ -111,10 +107,9 @@ class FuzzRun {
   readonly #failures: FuzzFailure[] = [];
   /** Cases that ran lately: one of them is to blame for a fault of the process. */
   readonly #recent: CaseName[] = [];
-  #seen: Recorded[] = [];
   #recorded = 0;
-  /** Connections that are under way, by the index of their case. */
-  readonly #running = new Map<number, { bytes: Buffer; isStrict: boolean }>();
+  /** A request may be on its way for as long as a case may take. */
+  readonly #made = new MadeRequests(CASE_MS_MAX);
   /** What the node saw and no case that ran made. */
   readonly #strange: string[] = [];
   #nodes: FuzzNode[] = [];
@@ -128,8 +123,8 @@ class FuzzRun {
   async start(): Promise<void> {
     const recording = await startRecordingNode((request) => {
       this.#recorded += 1;
-      if (request.mark === null) this.#takeUnmarked(request);
-      else this.#seen.push(request);
+      const fault = this.#made.see(request);
+      if (fault !== null) this.#strange.push(fault);
     });
     const hostile = await startHostileNode((mark) => {
       const [kind = "", index = "0"] = mark.split("-");
@@ -181,6 +176,7 @@ class FuzzRun {
       cases: this.#cases,
       seconds: (performance.now() - startMs) / 1000,
       recorded: this.#recorded,
+      late: this.#made.late,
       failures: this.#failures,
       faults,
       inFlightAtEnd,
@@ -255,29 +251,10 @@ class FuzzRun {
   }
 
   async #connection(one: ConnectionCase, index: number, isStrict: boolean): Promise<string | null> {
-    this.#running.set(index, { bytes: Buffer.concat(one.pieces), isStrict });
+    this.#made.open(index, Buffer.concat(one.pieces), isStrict);
     const closed = await send(this.#gate.dataPort, one);
-    // a request that was sent on as the connection closed may still be on its way
-    if (one.after === "reset") await new Promise((resolve) => setTimeout(resolve, 20));
-    this.#running.delete(index);
-    if (closed === null) return `the connection is open ${CASE_MS_MAX} ms later`;
-    const isOurs = ({ mark }: Recorded): boolean => mark?.split("-")[1] === String(index);
-    const seen = this.#seen.filter(isOurs);
-    this.#seen = this.#seen.filter((request) => !isOurs(request));
-    if (isStrict) return smuggled(Buffer.concat(one.pieces), seen);
-    const hidden = seen.find(({ mark }) => mark?.startsWith("hidden") === true);
-    return hidden === undefined ? null : `the node saw ${JSON.stringify(hidden.mark)}, which stood in a field`;
-  }
-
-  /** A request whose mark was damaged is somebody's all the same, or it was smuggled. */
-  #takeUnmarked(request: Recorded): void {
-    for (const { bytes, isStrict } of this.#running.values()) {
-      if (!isStrict && bytes.includes(request.body)) return;
-      if (!isStrict) continue;
-      if (strictRequests(bytes).some(({ mark, body }) => mark === null && (body === null || body.equals(request.body))))
-        return;
-    }
-    this.#strange.push(`the node saw a request that nobody made: ${request.body.toString("latin1").slice(0, 300)}`);
+    const fault = this.#made.close(index);
+    return closed === null ? `the connection is open ${CASE_MS_MAX} ms later` : fault;
   }
 
   async #request(kind: "answer" | "frames" | "cut", index: number, lane: number): Promise<string | null> {
@@ -354,19 +331,6 @@ function bytesOf(seed: number, { kind, index }: CaseName): Buffer {
     case "cut":
       return Buffer.concat(cutCase(index).pieces);
   }
-}
-
-/** What the node saw beyond what the strictest reader finds in the bytes; null: nothing. */
-function smuggled(bytes: Buffer, seen: readonly Recorded[]): string | null {
-  const made = strictRequests(bytes);
-  for (const { mark, body } of seen) {
-    const at = made.findIndex((request) => request.mark === mark);
-    if (at < 0) return `the node saw ${JSON.stringify(mark)}, which nobody asked for`;
-    const own = made[at]?.body;
-    if (own != null && !own.equals(body)) return `the body of ${JSON.stringify(mark)} changed on its way`;
-    made.splice(at, 1);
-  }
-  return null;
 }
 
 /** What is wrong with what the caller of one request got; null: nothing. */

@@ -50,8 +50,8 @@ describe("health", () => {
     const [a, b] = [await fakeNode(t), await fakeNode(t)];
     const { gateway } = await startOn(
       t,
-      `${PORTS}health: { poll_interval_ms: 100 }\ntimeouts: { first_token_ms: 300 }\nnodes:
-  - { id: a, url: "${a.url}", family: FAST }
+      `${PORTS}health: { poll_interval_ms: 100 }\nnodes:
+  - { id: a, url: "${a.url}", family: FAST, timeouts: { first_token_ms: 300 } }
   - { id: b, url: "${b.url}", family: SLOW }
 policies:
   - { name: p, accelerator_preference: [{ family: FAST, priority: 1 }, { family: SLOW, priority: 2 }], cost_priority: latency }
@@ -60,14 +60,14 @@ models: [{ name: m, policy: p }]
     );
     await until("both are healthy", () => stateOf(gateway, "a") === "healthy" && stateOf(gateway, "b") === "healthy");
     a.faults.isGreenButDead = true;
-    const startedAtMs = performance.now();
     for (let each = 0; each < 10; each++) {
       const response = await chat(gateway);
       assert.equal(response.status, 200);
-      assert.match(response.headers.get("x-zml-routing") ?? "", /node="b"/);
+      const routing = response.headers.get("x-zml-routing") ?? "";
+      assert.match(routing, /node="b"/);
+      assert.match(routing, each === 0 ? /attempt=2/ : /attempt=1/, "the first one paid the time-out, and no other");
       await response.text();
     }
-    assert.ok(performance.now() - startedAtMs < 3000, "one of them paid the time-out, not each");
     assert.equal(stateOf(gateway, "a"), "cooling_down");
     await pause(400);
     assert.equal(stateOf(gateway, "a"), "cooling_down", "good polls alone do not bring it back");
@@ -117,7 +117,9 @@ models: [{ name: m, policy: p }]
     const [a, b] = [await fakeNode(t, { aliases: ["n"] }), await fakeNode(t)];
     const other = await fakeNode(t, { engine: "tgi", model: "o" });
     const rest = `nodes:\n  - { id: b, url: "${b.url}", family: F }\n`;
-    const health = "health: { poll_interval_ms: 100, timeout_ms: 90 }\n";
+    // the nodes, their polls and the callers share this thread: on a busy machine polls are late, and two of them in a row
+    // would take out the only node that is there
+    const health = "health: { poll_interval_ms: 500, timeout_ms: 450, unhealthy_after: 100 }\n";
     const withA = (url: string): string => `${PORTS}${health}${rest}  - { id: a, url: "${url}", family: F }\n`;
     const { gateway, write } = await startOn(t, withA(a.url));
     const models = async (): Promise<string[]> => {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { constants } from "node:http2";
 import { createServer } from "node:net";
 import { type TestContext, test } from "node:test";
+import { abandonNodeSessions } from "../src/http2/node-session.ts";
 import { identity, pem } from "./certificates.ts";
 import { block, FLAG, FRAME, frame, startFrameNode, uint32 } from "./h2-frames.ts";
 import { type H2Node, type H2Script, healthyH2, startH2Node } from "./h2-node.ts";
@@ -460,3 +461,20 @@ for (const [name, parts] of [
     await plane.settled();
   });
 }
+
+test("a thread that is about to end closes its connections, also of a node that left, and blames no node", async (t) => {
+  const other = await startScriptedNode(healthy("b"));
+  t.after(() => other.stop());
+  const { node, plane } = await setting(t, () => {}, { others: [{ id: "b", url: other.url }] });
+  const caller = new AbortController();
+  const running = Array.from({ length: 8 }, () => chat(plane.url, {}, { signal: caller.signal }).catch(() => "gone"));
+  await until(() => node.calls.length + other.calls.length === 8 && node.sessions.size > 0, "all of them");
+  const { length } = other.calls;
+  plane.plane.removeNode(0);
+  abandonNodeSessions();
+  await until(() => node.sessions.size === 0, "the end of the connection");
+  assert.equal(other.calls.length, length, "its requests are not sent again");
+  caller.abort();
+  await Promise.all(running);
+  await plane.settled();
+});

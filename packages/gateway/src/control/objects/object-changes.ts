@@ -107,8 +107,8 @@ export class ObjectChanges {
     if (isLockedOut(configuration.config, nowMs()) || !isLockedOut(next, nowMs())) return null;
     return refusal(
       "invalid",
-      `with it other accounts had keys of the scope admin and ${DEFAULT_ACCOUNT} had none: operators were locked out`,
-      `first make one that has not expired: zml keys create NAME --account ${DEFAULT_ACCOUNT} --scope admin`,
+      `operators would be locked out: only other accounts would have keys of the scope admin, and ${DEFAULT_ACCOUNT} none`,
+      `first make one of its own: zml keys create NAME --account ${DEFAULT_ACCOUNT} --scope admin`,
     );
   }
 

@@ -103,7 +103,10 @@ test("no change of keys locks operators out of the admin port: other accounts' a
     (await fetch(`${adminUrl}/admin/v1/status`, key === "" ? {} : { headers: { authorization: `Bearer ${key}` } }))
       .status;
   const admin = { scopes: ["admin"] };
-  assert.match(refused(await objects.mintKey("acme", "theirs", admin, OPS), "invalid"), /operators would be locked out/);
+  assert.match(
+    refused(await objects.mintKey("acme", "theirs", admin, OPS), "invalid"),
+    /operators would be locked out/,
+  );
   assert.equal(await status(""), 200, "it is as open as it was");
   const own = done(await objects.mintKey("default", "ours", admin, OPS)).secret ?? "";
   done(await objects.mintKey("acme", "theirs", admin, OPS));

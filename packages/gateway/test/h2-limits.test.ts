@@ -470,3 +470,22 @@ test("a body that stops coming is refused after body_ms, and its stream ends", a
   client.close();
   await plane.settled();
 });
+
+test("in a takeover, who is slow to hear that its connection ends is served until it has heard", async (t) => {
+  const { plane } = await gateway(t);
+  const client = await FrameClient.open(plane.port);
+  client.post(1, chatBody());
+  await client.answered(1);
+  const drained = plane.server.drain(10_000, true);
+  const ping = await client.waitFor(({ type, flags }) => type === FRAME.ping && flags === 0, "a PING");
+  // longer than a caller gets who has answered
+  await new Promise((resolve) => setTimeout(resolve, 1_300));
+  client.post(3, chatBody());
+  await client.answered(3);
+  client.send(frame(FRAME.ping, FLAG.ack, 0, ping.payload));
+  client.post(5, chatBody());
+  await client.answered(5);
+  assert.equal(await client.goaway(), NO_ERROR);
+  assert.equal(client.frames.findLast(({ type }) => type === FRAME.goaway)?.payload.readUInt32BE(0), 5);
+  assert.equal(await drained, 0);
+});

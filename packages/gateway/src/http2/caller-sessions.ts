@@ -9,6 +9,7 @@
 
 import type { Http2Server, IncomingHttpHeaders, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
+import { TLSSocket } from "node:tls";
 import type { CallerRequest, CallerResponse } from "../caller.ts";
 import type { Deadline, Deadlines } from "../deadlines.ts";
 import type { WorkerSettings } from "../thread-messages.ts";
@@ -26,6 +27,12 @@ export interface StreamCall {
 
 /** A caller gets this long to hear of a GOAWAY: to answer the PING behind it, or to send what it had begun, ms. */
 const GOAWAY_ROUND_TRIP_MS = 1000;
+
+/** Where there is time, a caller who is too busy to read gets this long to hear of a GOAWAY, ms. */
+const GOAWAY_HEARD_MS = 5000;
+
+/** A GOAWAY of 8 bytes on stream 0: the highest id that there is, NO_ERROR. */
+const GOAWAY_NOTICE = Buffer.from([0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
 
 /** A connection that was told to end gets this long to take what is left, ms. */
 const CLOSE_MS = 1000;
@@ -169,15 +176,30 @@ class CallerSession {
     this.#idle = deadlines.start(limits.headMs, () => this.#close());
   }
 
-  /** GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came (RFC 9113, 6.8). */
+  /**
+   * GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came (RFC 9113, 6.8).
+   *
+   * Behind a GOAWAY of its own, even one with the highest id, `nghttp2` takes no stream any more and says nothing, so that
+   * who is to be served meanwhile gets a frame that it does not know of. Between its writes, each of whole frames, a
+   * clear-text socket takes it; TLS has one write at a time, so that a stream that crosses
+   * the GOAWAY is refused there as never looked at.
+   */
   drain(isPolite: boolean): void {
     const session = this.#session;
     if (this.#isClosing || session.destroyed) return;
     if (this.#streams === 0 && !isPolite) return this.#close();
-    session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
+    const isServed = isPolite && !(this.#socket instanceof TLSSocket);
+    if (isServed) this.#socket.write(GOAWAY_NOTICE);
+    else session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
+    this.#closing = setTimeout(() => this.#close(), isServed ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
+    // a client may answer the PING before it sends what it has already begun, which is served as well
+    session.ping(() => (isServed ? this.#closeLater() : this.#close()));
+  }
+
+  #closeLater(): void {
+    if (this.#isClosing || this.#session.destroyed) return;
+    if (this.#closing !== null) clearTimeout(this.#closing);
     this.#closing = setTimeout(() => this.#close(), GOAWAY_ROUND_TRIP_MS);
-    // a client may answer the PING before it sends what it has already begun: who has the time waits for all of it
-    if (!isPolite) session.ping(() => this.#close());
   }
 
   /** Ends the connection now; what is written may leave. */

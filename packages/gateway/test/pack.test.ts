@@ -124,18 +124,23 @@ models:
   const told = zml("explain", id, "--admin", admin);
   assert.match(told, new RegExp(`^decision {2}${id} at `));
   assert.match(told, /result {4}mi300x-a \(MI300X\)/);
+  for (const page of ["/", "/assets/app.js", "/assets/app.css"]) {
+    assert.equal((await fetch(`http://${admin}${page}`)).status, 200, page);
+  }
   child.kill("SIGTERM");
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });
 
 /** What `zml simulate` reads, with where it comes from and its licences. */
 const DATA = ["data/README.md", "data/azure2023-conv.csv", "data/node-params.csv"];
+/** The dashboard. */
+const PAGES = ["pages/assets/app.css", "pages/assets/app.js", "pages/index.html"];
 
-test("the tarball holds the built command, its data, its licence and a README, and nothing else", () => {
+test("the tarball holds the built command, its data and pages, its licence and a README, and nothing else", () => {
   const built = readdirSync(join(installed.folder, "dist")).map((name) => `dist/${name}`);
   assert.deepEqual(
     [...installed.files].sort(),
-    ["LICENSE", "README.md", "bin/zml.mjs", "package.json", ...DATA, ...built].sort(),
+    ["LICENSE", "README.md", "bin/zml.mjs", "package.json", ...DATA, ...PAGES, ...built].sort(),
   );
   assert.ok(built.includes("dist/main.js") && built.includes("dist/worker.js"), built.join());
   // Node strips no types below node_modules

@@ -83,7 +83,9 @@ nodes: [{ id: a, url: "${node.url}", family: F, models: [m] }]
       "GET /admin/v1/decisions/x",
       "DELETE /admin/v1/fleet",
       "GET /admin/v1/nothing",
-      "GET /",
+      "GET /admin/v1/live",
+      "GET /metrics",
+      "GET /assets/other.js",
     ];
     // a reverse proxy on this machine is no reason to trust whom it forwards
     const ways: Record<string, string>[] = [
@@ -99,6 +101,8 @@ nodes: [{ id: a, url: "${node.url}", family: F, models: [m] }]
         assert.equal(response.status, expected, route);
       }
     }
+    // the pages themselves hold no data, and are how a browser comes to ask for a key
+    assert.doesNotMatch(await (await fetch(`${gateway.adminUrl}/`)).text(), new RegExp(`${node.url}|${ADMIN}|${CLIENT}`));
     for (const path of ["chat/completions", "completions", "responses", "messages", "embeddings", "rerank"]) {
       const answer = await ask(dataPort(gateway), post(chatBody({ model: "m" }), {}, `/v1/${path}`));
       assert.equal(answer.status, 401, path);

@@ -102,7 +102,10 @@ nodes: [{ id: a, url: "${node.url}", family: F, models: [m] }]
       }
     }
     // the pages themselves hold no data, and are how a browser comes to ask for a key
-    assert.doesNotMatch(await (await fetch(`${gateway.adminUrl}/`)).text(), new RegExp(`${node.url}|${ADMIN}|${CLIENT}`));
+    assert.doesNotMatch(
+      await (await fetch(`${gateway.adminUrl}/`)).text(),
+      new RegExp(`${node.url}|${ADMIN}|${CLIENT}`),
+    );
     for (const path of ["chat/completions", "completions", "responses", "messages", "embeddings", "rerank"]) {
       const answer = await ask(dataPort(gateway), post(chatBody({ model: "m" }), {}, `/v1/${path}`));
       assert.equal(answer.status, 401, path);

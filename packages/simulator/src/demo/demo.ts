@@ -88,7 +88,8 @@ export async function runDemo(options: DemoOptions, output: DemoOutput, signal: 
     const gateway = await startGatewayProcess(configPath, signal);
     cleanups.push(async () => (signal.aborted ? gateway.kill() : await gateway.stop()));
     output.say(`${fleet.title} behind \`zml serve -c ${configPath}\``);
-    output.say(`data ${gateway.dataUrl}   admin ${gateway.adminUrl}   dashboard ${gateway.adminUrl}/\n`);
+    output.say(`data ${gateway.dataUrl}   admin ${gateway.adminUrl}\n`);
+    output.say(`dashboard ${gateway.adminUrl}/\n`);
     output.say(tryItText({ dataUrl: gateway.dataUrl, adminUrl: gateway.adminUrl, model }));
     const run = new DemoRun({ options, fleet, gateway, output, times, signal });
     return await run.run();

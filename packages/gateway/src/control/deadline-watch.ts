@@ -15,7 +15,7 @@ const LOOK_EVERY_MS = 250;
 /** Starts to look. Returns what ends it. */
 export function watchDeadlines(
   table: FleetTable,
-  nodes: () => Iterable<FleetNode>,
+  nodes: () => Iterable<Pick<FleetNode, "row" | "placements">>,
   clock: { nowMs(): number },
 ): () => void {
   let lastTick = tickOf(clock.nowMs());

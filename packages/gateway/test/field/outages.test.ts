@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { watchDeadlines } from "../../src/control/deadline-watch.ts";
 import { chat, errorOf, until } from "../plane-fixture.ts";
 import { chatBody, post } from "../raw-client.ts";
 import { answering, chunk, healthy, type NodeCall, type NodeScript, STREAM_HEAD } from "../scripted-node.ts";
@@ -160,6 +161,9 @@ describe("an outage", () => {
         file: { failover: { cooldown_ms: 300 } },
         policy,
       });
+      // the control thread's part: without it nobody who is parked hears of a cooldown's end
+      const rows = [0, 1, 2].map((row) => ({ row, placements: new Map<string, number>() }));
+      t.after(watchDeadlines(plane.table, () => rows, plane.plane.clock));
       const one = async (): Promise<boolean> => {
         while (performance.now() - startedAtMs < patienceMs) {
           const response = await chat(plane.url);

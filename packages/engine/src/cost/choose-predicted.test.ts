@@ -321,6 +321,22 @@ test("a family that nobody has measured gets one request in a hundred, and one a
   assert.equal(explored(), 1);
 });
 
+test("before any family has been measured nothing is explored: the first requests go where the policy says", () => {
+  const fleet = fleetOf(
+    [
+      { family: "A", stepMs: 10, priceUsdPerHour: 1, samples: 0 },
+      { family: "B", stepMs: 10, priceUsdPerHour: 9, samples: 31 },
+    ],
+    [{ ...TARGETS, costPriority: "cost" }],
+  );
+  for (let draw = 0; draw < 1_000; draw++) {
+    assert.equal(send(fleet, "p0", draw / 1_000).booking.row, 0);
+    fleet.table.total.inFlight[0] = 0;
+    fleet.table.total.promptTokens[0] = 0;
+    fleet.table.total.kvTokens[0] = 0;
+  }
+});
+
 test("a hinted family that meets the targets is taken, and one that does not is not", () => {
   const fleet = fleetOf(
     [

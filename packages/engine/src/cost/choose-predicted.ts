@@ -132,17 +132,23 @@ function familyOf({ request, decision }: Choice, candidate: number): number {
   return request.model.families[decision.candidates.index[candidate] as number] as number;
 }
 
-/** An idle node of a family that nobody has measured, now and then; -1: none, or not now. */
+/**
+ * An idle node of a family that nobody has measured, now and then; -1: none, or not now. Only where another family has been
+ * measured: before, the first requests measure what the policy chooses, and nothing is known to be compared with.
+ */
 function exploredOf({ table, request, decision }: Choice, draw: number): number {
   // digits of the draw that the last tie does not look at
   if ((draw * 1009) % 1 < 1 - EXPLORED_SHARE) return -1;
   const { index: indexes, count } = decision.candidates;
+  let explored = -1;
+  let isAnyMeasured = false;
   for (let candidate = 0; candidate < count; candidate++) {
     const index = indexes[candidate] as number;
-    const samples = table.predictorSamples[request.model.placements[index] as number] as number;
-    if (samples < MEASURED_SAMPLES && table.total.inFlight[request.model.rows[index] as number] === 0) return candidate;
+    if ((table.predictorSamples[request.model.placements[index] as number] as number) >= MEASURED_SAMPLES) {
+      isAnyMeasured = true;
+    } else if (explored < 0 && table.total.inFlight[request.model.rows[index] as number] === 0) explored = candidate;
   }
-  return -1;
+  return isAnyMeasured ? explored : -1;
 }
 
 /** The candidate on which the fewest requests are expected to miss for this one; ties by the least response. */

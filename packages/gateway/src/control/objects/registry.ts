@@ -74,9 +74,7 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused =
-        refuseOthers(key, current, this.#options.configuration.inForce.source) ??
-        refuseCondition(key, current, condition);
+      const refused = this.#refuse(key, current, condition);
       if (refused !== null) return refused;
       if (kind === "key" && current === null) {
         return refusal("not_found", `there is no ${objectWords(key)}`, "the gateway makes keys: POST /admin/v1/keys");
@@ -98,9 +96,7 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused =
-        refuseOthers(key, current, this.#options.configuration.inForce.source) ??
-        refuseCondition(key, current, condition);
+      const refused = this.#refuse(key, current, condition);
       if (refused !== null) return refused;
       if (current === null) return refusal("not_found", `there is no ${objectWords(key)}`);
       return this.#change({ key, before: current, after: null }, actor);
@@ -262,6 +258,13 @@ export class Registry implements ManagedObjects {
       this.#list = new ObjectList(configuration.inForce, nodes);
     }
     return this.#list as ObjectList;
+  }
+
+  /** Why a write of the object is refused whatever it says: somebody else owns it, or it changed meanwhile. */
+  #refuse(key: ObjectKey, current: ManagedObject | null, condition: WriteCondition): WriteRefusal | null {
+    return (
+      refuseOthers(key, current, this.#options.configuration.inForce.source) ?? refuseCondition(key, current, condition)
+    );
   }
 
   #unchanged(object: ManagedObject): WriteDone {

@@ -1,5 +1,6 @@
 import { type Following, rate } from "../live.ts";
 import { ErrorBox } from "../parts/error-box.tsx";
+import { Head } from "../parts/head.tsx";
 import { Tile } from "../parts/tile.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { ManagedObject } from "../types.ts";
@@ -36,13 +37,9 @@ export function AdmissionPage({ following }: { following: Following }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">Ending</th>
-            <th scope="col" class="number">
-              Requests
-            </th>
-            <th scope="col" class="minor">
-              Meaning
-            </th>
+            <Head title="Ending" />
+            <Head title="Requests" isNumber />
+            <Head title="Meaning" isMinor />
           </tr>
         </thead>
         <tbody>

@@ -1,35 +1,18 @@
+import type { PricesReportJson } from "@zml/protocol/admin";
 import type { Following } from "../live.ts";
 import { Chart } from "../parts/chart.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
+import { Head } from "../parts/head.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { HistoryColumns } from "../types.ts";
 import { count, ms, usd } from "../words.ts";
-
-interface Prices {
-  readonly feeds: readonly {
-    readonly name: string;
-    readonly provider: string;
-    readonly state: string;
-    readonly last_success_age_ms: number | null;
-    readonly error: string | null;
-    readonly alarms: readonly { readonly text: string }[];
-  }[];
-  readonly prices: readonly {
-    readonly key: string;
-    readonly usd_per_gpu_hour: number | null;
-    readonly age_ms: number | null;
-    readonly is_stale: boolean;
-    readonly nodes: readonly string[];
-    readonly changes: readonly { readonly usd_per_gpu_hour: number; readonly fetched_at_ms: number }[];
-  }[];
-}
 
 const SECONDS_PER_HOUR = 3_600;
 const PRICES_EVERY_MS = 10_000;
 
 /** What the fleet costs, what a million tokens cost on each family, and where prices come from. */
 export function CostPage({ following }: { following: Following }) {
-  const prices = useAnswer<Prices>("/prices", PRICES_EVERY_MS);
+  const prices = useAnswer<PricesReportJson>("/prices", PRICES_EVERY_MS);
   const history = useAnswer<HistoryColumns>("/history", PRICES_EVERY_MS).value;
   return (
     <section>
@@ -42,19 +25,11 @@ export function CostPage({ following }: { following: Following }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">Family</th>
-            <th scope="col" class="number">
-              Nodes
-            </th>
-            <th scope="col" class="number">
-              Price/h
-            </th>
-            <th scope="col" class="number">
-              Tokens/s
-            </th>
-            <th scope="col" class="number">
-              Per million tokens
-            </th>
+            <Head title="Family" />
+            <Head title="Nodes" isNumber />
+            <Head title="Price/h" isNumber />
+            <Head title="Tokens/s" isNumber />
+            <Head title="Per million tokens" isNumber />
           </tr>
         </thead>
         <tbody>

@@ -1,5 +1,6 @@
 import type { Following } from "../live.ts";
 import { type FlowLink, FlowPicture } from "../parts/flow-picture.tsx";
+import { Head } from "../parts/head.tsx";
 import { count } from "../words.ts";
 import { flowLinks } from "./flow-links.ts";
 
@@ -24,11 +25,9 @@ export function DispatchPage({ following }: { following: Following }) {
       <table>
         <thead>
           <tr>
-            <th scope="col">Node</th>
-            <th scope="col">Family</th>
-            <th scope="col" class="number">
-              Attempts/s
-            </th>
+            <Head title="Node" />
+            <Head title="Family" />
+            <Head title="Attempts/s" isNumber />
           </tr>
         </thead>
         <tbody>

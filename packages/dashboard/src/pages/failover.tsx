@@ -1,6 +1,7 @@
 import { type Following, rate } from "../live.ts";
 import { DecisionTable } from "../parts/decision-table.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
+import { Head } from "../parts/head.tsx";
 import { Tile } from "../parts/tile.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { Decision } from "../types.ts";
@@ -52,13 +53,9 @@ export function FailoverPage({ following }: { following: Following }) {
         <table>
           <thead>
             <tr>
-              <th scope="col">Node</th>
-              <th scope="col" class="number">
-                Failed
-              </th>
-              <th scope="col" class="number">
-                Share
-              </th>
+              <Head title="Node" />
+              <Head title="Failed" isNumber />
+              <Head title="Share" isNumber />
             </tr>
           </thead>
           <tbody>

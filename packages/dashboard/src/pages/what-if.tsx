@@ -1,3 +1,4 @@
+import type { FleetReportJson } from "@zml/protocol/admin";
 import { useState } from "preact/hooks";
 import { ApiError, ask } from "../api.ts";
 import type { Following } from "../live.ts";
@@ -5,10 +6,6 @@ import { DecisionStory } from "../parts/decision-story.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { Decision } from "../types.ts";
-
-interface Fleet {
-  readonly models: readonly { readonly account: string; readonly name: string }[];
-}
 
 interface Answer {
   readonly decision: Decision;
@@ -18,7 +15,7 @@ interface Answer {
 
 /** What would be decided now: nothing is booked and nothing is sent. */
 export function WhatIfPage({ following }: { following: Following }) {
-  const fleet = useAnswer<Fleet>("/fleet").value;
+  const fleet = useAnswer<FleetReportJson>("/fleet").value;
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const families = [...new Set(following.names.family)].sort();

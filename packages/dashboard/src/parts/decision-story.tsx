@@ -1,5 +1,6 @@
 import type { Decision, FamilyEvidence, Outcome } from "../types.ts";
 import { count, ms, plain, reasonText, usd } from "../words.ts";
+import { Head } from "./head.tsx";
 
 /** Why a request went where it went. */
 export function DecisionStory({ decision, isHypothetical = false }: { decision: Decision; isHypothetical?: boolean }) {
@@ -32,21 +33,13 @@ export function DecisionStory({ decision, isHypothetical = false }: { decision: 
           <caption>Families in the order of the chain</caption>
           <thead>
             <tr>
-              <th scope="col">Family</th>
-              <th scope="col">Best node</th>
-              <th scope="col" class="number">
-                Depth
-              </th>
-              <th scope="col" class="number">
-                Estimate
-              </th>
-              <th scope="col" class="number">
-                Headroom
-              </th>
-              <th scope="col" class="number">
-                Cost
-              </th>
-              <th scope="col">Left out</th>
+              <Head title="Family" />
+              <Head title="Best node" />
+              <Head title="Depth" isNumber />
+              <Head title="Estimate" isNumber />
+              <Head title="Headroom" isNumber />
+              <Head title="Cost" isNumber />
+              <Head title="Left out" />
             </tr>
           </thead>
           <tbody>

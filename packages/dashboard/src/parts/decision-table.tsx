@@ -1,5 +1,6 @@
 import type { Decision } from "../types.ts";
 import { ms, plain, timeOfDay } from "../words.ts";
+import { Head } from "./head.tsx";
 
 /** Decisions, each with the way to its story. */
 export function DecisionTable({ decisions, empty }: { decisions: readonly Decision[]; empty: string }) {
@@ -9,20 +10,14 @@ export function DecisionTable({ decisions, empty }: { decisions: readonly Decisi
       <table>
         <thead>
           <tr>
-            <th scope="col">Time</th>
-            <th scope="col">Model</th>
-            <th scope="col" class="minor">
-              Policy
-            </th>
-            <th scope="col">Node</th>
-            <th scope="col">Why</th>
-            <th scope="col" class="number">
-              Attempt
-            </th>
-            <th scope="col">Outcome</th>
-            <th scope="col" class="number">
-              Took
-            </th>
+            <Head title="Time" />
+            <Head title="Model" />
+            <Head title="Policy" isMinor />
+            <Head title="Node" />
+            <Head title="Why" />
+            <Head title="Attempt" isNumber />
+            <Head title="Outcome" />
+            <Head title="Took" isNumber />
           </tr>
         </thead>
         <tbody>

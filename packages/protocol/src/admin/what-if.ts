@@ -1,30 +1,30 @@
 import { ENDPOINTS } from "@zml/engine/reasons";
 import { z } from "zod";
 import { policySchema } from "../config.ts";
+import { count, decimal, flag, modelName, oneOf } from "../config-fields.ts";
 import { decisionSchema } from "./decisions.ts";
 import { accountQuery, objectName } from "./fields.ts";
 
 /** What would be decided: a request's numbers, and what is otherwise than it is. */
 
 const TOKENS_MAX = 1_000_000_000;
-const tokens = (min: number) => z.int().min(min).max(TOKENS_MAX);
-const modelName = z.string().min(1).max(256);
+const tokens = (min: number) => count({ min, max: TOKENS_MAX });
 
 const requestSchema = z.strictObject({
-  model: modelName,
+  model: modelName(),
   policy: objectName("a policy").optional().describe("As in the header `x-zml-policy`."),
   accelerator: objectName("a family").optional().describe("As in the header `x-zml-accelerator`."),
-  endpoint: z.enum(ENDPOINTS).optional().describe("Default: `chat_completions`."),
-  stream: z.boolean().optional().describe("Default: false."),
+  endpoint: oneOf(ENDPOINTS).optional().describe("Default: `chat_completions`."),
+  stream: flag().optional().describe("Default: false."),
   prompt_tokens: tokens(0).optional().describe("Default: 500."),
   max_tokens: tokens(1).optional().describe("The caller's limit. Default: none is stated."),
-  n: z.int().min(1).max(1024).optional().describe("Answers asked for. Default: 1."),
-  images: z.boolean().optional().describe("The prompt holds images. Default: false."),
+  n: count({ min: 1, max: 1024 }).optional().describe("Answers asked for. Default: 1."),
+  images: flag().optional().describe("The prompt holds images. Default: false."),
 });
 
 const overridesSchema = z.strictObject({
   prices: z
-    .record(objectName("a node or a family"), z.number().min(0).max(1_000_000))
+    .record(objectName("a node or a family"), decimal("USD per GPU-hour", { min: 0, max: 1_000_000 }))
     .optional()
     .describe("USD per GPU-hour by node id, else by family."),
   down: z.array(objectName("a node")).max(65_536).optional().describe("Nodes that take nothing."),

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { policySchema } from "../config.ts";
 import { count, decimal, flag, modelName, oneOf } from "../config-fields.ts";
 import { decisionSchema } from "./decisions.ts";
-import { accountQuery, objectName } from "./fields.ts";
+import { accountQuery, documented, objectName } from "./fields.ts";
 
 /** What would be decided: a request's numbers, and what is otherwise than it is. */
 
@@ -11,7 +11,7 @@ const TOKENS_MAX = 1_000_000_000;
 const tokens = (min: number) => count({ min, max: TOKENS_MAX });
 
 const requestSchema = z.strictObject({
-  model: modelName(),
+  model: documented(modelName(), { type: "string", minLength: 1, maxLength: 256 }),
   policy: objectName("a policy").optional().describe("As in the header `x-zml-policy`."),
   accelerator: objectName("a family").optional().describe("As in the header `x-zml-accelerator`."),
   endpoint: oneOf(ENDPOINTS).optional().describe("Default: `chat_completions`."),

@@ -13,22 +13,17 @@ import {
   type FleetTable,
 } from "@zml/engine";
 import { type Config, formatListen, type ListenAddress } from "@zml/protocol";
-import type { DecisionJson, StatusJson } from "@zml/protocol/admin";
-import { adminAccess } from "../admin/admin-access.ts";
+import type { DecisionJson } from "@zml/protocol/admin";
 import { AdminPort } from "../admin/admin-port.ts";
-import type { AdminSources } from "../admin/admin-sources.ts";
-import type { AdminAccess } from "../admin/authorize.ts";
 import type { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
 import type { ConfigSource } from "../config/read-config.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
-import { PriceBook, pricesReport } from "../cost/index.ts";
+import { PriceBook } from "../cost/index.ts";
 import { type DecisionIds, drawIdTail } from "../decision-id.ts";
-import { Discovery, discoveryReport } from "../discovery/index.ts";
+import { Discovery } from "../discovery/index.ts";
 import { findDecision } from "../evidence/find-decision.ts";
-import { recentDecisions } from "../evidence/recent-decisions.ts";
-import { type WhatIfSources, whatIf } from "../evidence/what-if.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
@@ -37,8 +32,9 @@ import type { Predecessor } from "../takeover/predecessor.ts";
 import { HISTORY_STEP_MS } from "../telemetry/history.ts";
 import { PolicyTargets } from "../telemetry/policy-targets.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
+import { type AdminParts, adminSources } from "./admin-view.ts";
 import { FileWatches } from "./config-watch.ts";
-import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost, type Draft } from "./configuration.ts";
+import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost } from "./configuration.ts";
 import { createPoller } from "./create-poller.ts";
 import { currentSamples } from "./current-samples.ts";
 import { watchDeadlines } from "./deadline-watch.ts";
@@ -52,7 +48,6 @@ import { LimitPeriods } from "./limit-periods.ts";
 import { LimitRows } from "./limit-rows.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
 import { createNameRegistry, type NameRegistry } from "./name-registry.ts";
-import { NodeActions } from "./node-actions.ts";
 import { createObjects } from "./objects/create-objects.ts";
 import { drainKey, type KeptObjects } from "./objects/kept-objects.ts";
 import type { ManagedObjects } from "./objects/managed-objects.ts";
@@ -61,7 +56,6 @@ import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
 import { FileReloads, type ReadAgain, type ReloadResult } from "./reload.ts";
 import { workerCount } from "./worker-count.ts";
-import { workerKeys } from "./worker-view.ts";
 import { Workers } from "./workers.ts";
 
 /** Polls that have not answered by then don't hold up the start, ms. */
@@ -173,7 +167,6 @@ class RunningGateway implements Gateway {
   readonly #reloads: FileReloads;
   readonly #objects: ManagedObjects;
   readonly #keptObjects: KeptObjects;
-  #accessOf: { readonly draft: Draft; readonly access: AdminAccess } | null = null;
   #dataPort = 0;
   #adminPort = 0;
   #collectTimer: NodeJS.Timeout | null = null;
@@ -281,7 +274,7 @@ class RunningGateway implements Gateway {
       onTakenOver === undefined || storeFolder === MEMORY
         ? null
         : new HandoverServer(this.#handoverHost(onTakenOver), handoverPath(storeFolder));
-    this.#admin = new AdminPort(this.#adminSources());
+    this.#admin = new AdminPort(adminSources(this.#adminParts()));
   }
 
   get dataAddress() {
@@ -442,71 +435,31 @@ class RunningGateway implements Gateway {
     announceRoom(this.#table);
   }
 
-  /** Who may ask on the admin port, for the configuration in force. */
-  #access(): AdminAccess {
-    const draft = this.#configuration.inForce;
-    if (this.#accessOf?.draft !== draft) {
-      const { config, secrets } = draft;
-      this.#accessOf = { draft, access: adminAccess(workerKeys(secrets), config.admin.allowUnauthenticated) };
-    }
-    return this.#accessOf.access;
-  }
-
-  #status(): Omit<StatusJson, "objects"> {
-    const { state, reason } = this.#store.status;
-    const { last } = this.#reloads;
+  #adminParts(): AdminParts {
     return {
-      product_version: this.#options.productVersion ?? "unknown",
-      started_at: new Date(this.#unixOriginMs).toISOString(),
-      uptime_seconds: Math.round(this.#clock.nowMs()) / 1000,
-      version: this.#fleet.version,
-      acknowledged_version: this.#workers.ackedVersion,
-      is_ready: this.#isReady,
-      data_address: formatListen(this.dataAddress),
-      admin_address: formatListen(this.adminAddress),
-      workers: {
-        configured: this.#table.workers,
-        listening: this.#workers.listening,
-        crashes: this.#workers.crashes,
-      },
-      store: this.#kept === null ? { state: "none", reason: null } : { state, reason },
-      reloads: { applied: this.#reloads.applied, refused: this.#reloads.refused, last },
-    };
-  }
-
-  #adminSources(): AdminSources {
-    return {
+      productVersion: this.#options.productVersion ?? "unknown",
       log: this.#log,
-      access: () => this.#access(),
-      limits: () => this.#configuration.config.admin,
-      isReady: () => this.#isReady && this.#workers.listening > 0,
-      metrics: () => this.metrics(),
-      objects: this.#objects,
-      fleet: () => this.#report(),
-      live: (knownTag) => this.#telemetry.live(knownTag),
-      history: () => this.#telemetry.history(),
-      whatIf: (call, changes) => whatIf(this.#whatIfSources(), call, changes),
-      prices: () => pricesReport(this.#prices, this.#clock.nowMs()),
-      discovery: () => discoveryReport(this.#discovery, this.#clock.nowMs()),
-      findDecision: (id) => this.explain(id),
-      recentDecisions: (filter) => recentDecisions(filter, { rings: this.#rings, names: this.#names, ids: this.#ids }),
-      status: () => this.#status(),
-      reload: () => this.reload(),
-      version: () => this.#fleet.version,
-      nodes: new NodeActions({ table: this.#table, fleet: this.#fleet, nowMs: () => this.#clock.nowMs() }),
-    };
-  }
-
-  #whatIfSources(): WhatIfSources {
-    return {
-      table: this.#table,
-      directory: this.#fleet.directory,
-      names: this.#names,
-      nodes: this.#fleet.nodes,
-      version: this.#fleet.version,
-      nowMs: this.#clock.nowMs(),
       unixOriginMs: this.#unixOriginMs,
-      draw: 0,
+      clock: this.#clock,
+      table: this.#table,
+      rings: this.#rings,
+      names: this.#names,
+      ids: this.#ids,
+      fleet: this.#fleet,
+      workers: this.#workers,
+      configuration: this.#configuration,
+      objects: this.#objects,
+      reloads: this.#reloads,
+      prices: this.#prices,
+      discovery: this.#discovery,
+      telemetry: this.#telemetry,
+      store: this.#kept === null ? null : this.#store,
+      isReady: () => this.#isReady,
+      addresses: () => ({ data: this.dataAddress, admin: this.adminAddress }),
+      report: () => this.#report(),
+      metrics: () => this.metrics(),
+      explain: (id) => this.explain(id),
+      reload: () => this.reload(),
     };
   }
 

@@ -3,14 +3,20 @@
 /** Of the browser's tab: a key is gone when it closes, and never in a URL or a cookie. */
 const KEY_ITEM = "zml-admin-key";
 
-/** What the API refused, in its own words. */
+/** `unreachable`: nobody answers. `foreign`: the answer is of another version. `refused`: the API's own words. */
+export type ErrorKind = "unreachable" | "foreign" | "refused";
+
+/** A question without the answer that was wanted. */
 export class ApiError extends Error {
+  readonly kind: ErrorKind;
+  /** HTTP status; 0: there was none. */
   readonly status: number;
   /** What is wrong with which field. */
   readonly details: readonly string[];
 
-  constructor(status: number, message: string, details: readonly string[] = []) {
+  constructor(kind: ErrorKind, status: number, message: string, details: readonly string[] = []) {
     super(message);
+    this.kind = kind;
     this.status = status;
     this.details = details;
   }
@@ -33,19 +39,20 @@ const DEADLINE_MS = 15_000;
  * Asks the admin API.
  *
  * @param path below `/admin/v1`.
- * @throws ApiError with status 0 when the gateway does not answer.
+ * @throws ApiError
  */
 export async function ask<T>(
   path: string,
-  init: { method?: string; body?: unknown; signal?: AbortSignal } = {},
+  init: { method?: string; body?: unknown; signal?: AbortSignal; deadlineMs?: number } = {},
 ): Promise<T> {
   const key = sessionStorage.getItem(KEY_ITEM);
   const headers: Record<string, string> = { accept: "application/json" };
   if (key !== null) headers["authorization"] = `Bearer ${key}`;
   if (init.body !== undefined) headers["content-type"] = "application/json";
-  const deadline = AbortSignal.timeout(DEADLINE_MS);
+  const deadline = AbortSignal.timeout(init.deadlineMs ?? DEADLINE_MS);
   const signal = init.signal === undefined ? deadline : AbortSignal.any([init.signal, deadline]);
   let response: Response;
+  let text: string;
   try {
     response = await fetch(`/admin/v1${path}`, {
       method: init.method ?? "GET",
@@ -53,11 +60,11 @@ export async function ask<T>(
       signal,
       ...(init.body === undefined ? {} : { body: JSON.stringify(init.body) }),
     });
+    text = await response.text();
   } catch (error) {
     if (init.signal?.aborted === true) throw error;
-    throw new ApiError(0, "the gateway does not answer: is it running?");
+    throw new ApiError("unreachable", 0, "The gateway does not answer. Is it running?");
   }
-  const text = await response.text();
   if (response.ok) return parsed<T>(text);
   const problem = parsed<{
     detail?: string;
@@ -65,9 +72,10 @@ export async function ask<T>(
     errors?: { path?: string; message?: string; hint?: string }[];
   }>(text);
   throw new ApiError(
+    "refused",
     response.status,
     problem.detail ?? problem.title ?? `status ${response.status}`,
-    (problem.errors ?? []).map(({ path = "", message = "", hint = "" }) =>
+    (Array.isArray(problem.errors) ? problem.errors : []).map(({ path = "", message = "", hint = "" }) =>
       [path, message, hint].filter((part) => part !== "").join(": "),
     ),
   );
@@ -78,9 +86,6 @@ function parsed<T>(text: string): T {
   try {
     return JSON.parse(text) as T;
   } catch {
-    throw new ApiError(
-      0,
-      "the answer is not what this page understands: reload it, the gateway may have been replaced",
-    );
+    throw new ApiError("foreign", 0, "the gateway answers in a way that this page does not understand");
   }
 }

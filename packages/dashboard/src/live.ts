@@ -1,73 +1,109 @@
-/** Follows the fleet: asks once a second while the page is looked at, and not at all while it is not. */
+/** Follows the fleet: asks at the gateway's pace while the page is looked at, and not at all while it is not. */
 
-import { useEffect, useState } from "preact/hooks";
+import type { LiveJson } from "@zml/protocol/admin";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, ask } from "./api.ts";
-import type { Live, NodeNames } from "./types.ts";
+import { ForeignAnswer, type Live, merged, type NodeNames } from "./live-model.ts";
+import type { Whoami } from "./types.ts";
+import { type SeenWork, whileSeen } from "./while-seen.ts";
 
-const EVERY_MS = 1_000;
-/** After an error; a gateway that restarts is back within seconds. */
-const RETRY_MS = 3_000;
-
+/** First wait after an error; it doubles up to the longest. */
+const RETRY_MS = 1_000;
+const RETRY_MAX_MS = 15_000;
 /** Answers that rates are taken over: over one second they jump. */
 const KEPT = 6;
 
-/** Two answers some seconds apart, for rates, with the names that belong to them. */
+/** Two answers some seconds apart, for rates, and how the gateway is reached. */
 export interface Following {
   readonly now: Live | null;
   readonly before: Live | null;
   readonly names: NodeNames;
+  /** Why the last question had no answer; null: it had one. */
   readonly error: ApiError | null;
+  /** When it is asked again after an error, Unix ms. */
+  readonly retryAtMs: number | null;
+  /** Null: not told yet, or the gateway is of a version that does not tell. */
+  readonly who: Whoami | null;
+  /** Asks again at once. */
+  readonly retry: () => void;
 }
 
 const NO_NAMES: NodeNames = { id: [], family: [], account: [], engine: [] };
-const NOTHING: Following = { now: null, before: null, names: NO_NAMES, error: null };
 
 /** @param login another number: start anew, with the key that is there then. */
 export function useLive(login: number): Following {
-  const [following, setFollowing] = useState<Following>(NOTHING);
+  const work = useRef<SeenWork | null>(null);
+  const [following, setFollowing] = useState<Omit<Following, "retry" | "names">>(NOTHING);
   useEffect(() => {
     setFollowing(NOTHING);
-    const ended = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    let last: Following = NOTHING;
+    let last = NOTHING;
     let recent: Live[] = [];
-    const look = async (): Promise<void> => {
-      timer = null;
-      if (document.visibilityState === "hidden") return;
+    let failures = 0;
+    const look = async (signal: AbortSignal): Promise<number | null> => {
       try {
-        const tag = last.now === null ? "" : `?nodes_tag=${encodeURIComponent(last.now.nodes_tag)}`;
-        const now = await ask<Live>(`/live${tag}`, { signal: ended.signal });
-        recent = [...(isLater(now, last.now) ? recent : []), now].slice(-KEPT);
-        const before = recent.length > 1 ? (recent[0] ?? null) : null;
-        last = { now, before, names: now.nodes ?? last.names, error: null };
+        const since = last.now === null || last.error?.kind === "foreign" ? null : last.now.mark;
+        const answer = await ask<LiveJson>(`/live${since === null ? "" : `?since=${since}`}`, { signal });
+        const now = merged(since === null ? null : last.now, answer);
+        const isSameProcess = last.now !== null && startOf(now) === startOf(last.now);
+        const who = isSameProcess && last.who !== null ? last.who : await askWho(signal);
+        if (last.now === null || now.mark !== last.now.mark)
+          recent = [...(isSameProcess ? recent : []), now].slice(-KEPT);
+        last = { now, before: recent.length > 1 ? (recent[0] ?? null) : null, error: null, retryAtMs: null, who };
+        failures = 0;
+        setFollowing(last);
+        return now.everyMs;
       } catch (error) {
-        if (ended.signal.aborted) return;
-        last = { ...last, error: error instanceof ApiError ? error : new ApiError(0, String(error)) };
+        if (signal.aborted) return null;
+        const waitMs = Math.min(RETRY_MAX_MS, RETRY_MS * 2 ** failures) * (0.8 + 0.4 * Math.random());
+        failures += 1;
+        last = { ...last, error: toldError(error), retryAtMs: Date.now() + waitMs };
+        setFollowing(last);
+        return waitMs;
       }
-      setFollowing(last);
-      timer = setTimeout(look, last.error === null ? EVERY_MS : RETRY_MS);
     };
-    const onVisibility = (): void => {
-      if (document.visibilityState === "visible" && timer === null) void look();
-    };
-    document.addEventListener("visibilitychange", onVisibility);
-    void look();
+    work.current = whileSeen(look);
+    const onOnline = (): void => work.current?.now();
+    addEventListener("online", onOnline);
     return () => {
-      ended.abort();
-      if (timer !== null) clearTimeout(timer);
-      document.removeEventListener("visibilitychange", onVisibility);
+      work.current?.end();
+      removeEventListener("online", onOnline);
     };
   }, [login]);
-  return following;
+  return { ...following, names: following.now?.names ?? NO_NAMES, retry: () => work.current?.now() };
 }
 
-/** A gateway that was started again counts from 0. */
-function isLater(now: Live, before: Live | null): boolean {
-  return before !== null && now.clock_ms > before.clock_ms && now.totals.requests >= before.totals.requests;
+const NOTHING: Omit<Following, "retry" | "names"> = {
+  now: null,
+  before: null,
+  error: null,
+  retryAtMs: null,
+  who: null,
+};
+
+/** A gateway that was started again counts from 0 and has marks of its own. */
+function startOf({ mark }: Live): string {
+  return mark.slice(0, mark.indexOf("-"));
+}
+
+async function askWho(signal: AbortSignal): Promise<Whoami | null> {
+  try {
+    return await ask<Whoami>("/whoami", { signal });
+  } catch (error) {
+    // an older gateway has no such route
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
+}
+
+function toldError(error: unknown): ApiError {
+  if (error instanceof ForeignAnswer) {
+    return new ApiError("foreign", 0, "the gateway answers in a way that this page does not understand");
+  }
+  return error instanceof ApiError ? error : new ApiError("foreign", 0, String(error));
 }
 
 /** Change of a count per second between the two answers; null: there is only one. */
-export function rate({ now, before }: Following, of: (live: Live) => number): number | null {
-  if (now === null || before === null) return null;
-  return ((of(now) - of(before)) * 1000) / (now.clock_ms - before.clock_ms);
+export function rate({ now, before }: Pick<Following, "now" | "before">, of: (live: Live) => number): number | null {
+  if (now === null || before === null || now.clockMs <= before.clockMs) return null;
+  return ((of(now) - of(before)) * 1000) / (now.clockMs - before.clockMs);
 }

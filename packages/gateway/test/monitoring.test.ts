@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { createFleetTable } from "@zml/engine";
 import { createNameRegistry } from "../src/control/name-registry.ts";
 import { Telemetry } from "../src/telemetry/telemetry.ts";
 
@@ -36,6 +37,7 @@ function metricTypes(): Map<string, string> {
     busySeconds: () => [],
     unixStartMs: 0,
     sample: () => ({ parked: 0, depth: 0, healthyNodes: 0, priceUsdPerHour: null }),
+    live: { nodes: () => [], table: createFleetTable({ nodes: 1, workers: 1 }), version: () => 1, parked: () => 0 },
     nowMs: () => 0,
   });
   return new Map(telemetry.families().map(({ name, type }) => [name, type]));

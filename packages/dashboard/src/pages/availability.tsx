@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Following } from "../live.ts";
+import type { Column } from "../live-model.ts";
 import { type TableColumn, VirtualTable } from "../parts/virtual-table.tsx";
-import type { Column } from "../types.ts";
 import { count, ms, plain, usd } from "../words.ts";
 
 /** Every node as decisions see it. */

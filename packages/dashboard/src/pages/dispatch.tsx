@@ -45,8 +45,8 @@ export function DispatchPage({ following }: { following: Following }) {
 }
 
 function nodeLinks({ now, before, names }: Following): FlowLink[] {
-  if (now === null || before === null || now.nodes_tag !== before.nodes_tag) return [];
-  const seconds = (now.clock_ms - before.clock_ms) / 1000;
+  if (now === null || before === null || now.layout !== before.layout) return [];
+  const seconds = (now.clockMs - before.clockMs) / 1000;
   return names.id.flatMap((id, row) => {
     const rate = ((now.columns.attempts[row] ?? 0) - (before.columns.attempts[row] ?? 0)) / seconds;
     return rate > 0 ? [{ from: names.family[row] ?? "", to: id, rate }] : [];

@@ -79,7 +79,13 @@ function Editor({ account, chosen, onSaved }: { account: string; chosen: Managed
     } catch (failure) {
       if (failure instanceof ApiError) setError(failure);
       else
-        setError(new ApiError(0, `this is no JSON: ${failure instanceof Error ? failure.message : String(failure)}`));
+        setError(
+          new ApiError(
+            "refused",
+            0,
+            `this is no JSON: ${failure instanceof Error ? failure.message : String(failure)}`,
+          ),
+        );
     }
   };
   return (

@@ -25,7 +25,7 @@ export function WhatIfPage({ following }: { following: Following }) {
       setAnswer(await ask<Answer>("/decide", { method: "POST", body: bodyOf(new FormData(form), families) }));
     } catch (failure) {
       setAnswer(null);
-      setError(failure instanceof ApiError ? failure : new ApiError(0, String(failure)));
+      setError(failure instanceof ApiError ? failure : new ApiError("refused", 0, String(failure)));
     }
   };
   return (

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import type { Column } from "../types.ts";
+import type { Column } from "../live-model.ts";
 
 export interface Line {
   readonly label: string;

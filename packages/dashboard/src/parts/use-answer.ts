@@ -1,7 +1,8 @@
 /** One question to the admin API, asked again at a pace while the page is looked at. */
 
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, ask } from "../api.ts";
+import { type SeenWork, whileSeen } from "../while-seen.ts";
 
 export interface Answer<T> {
   readonly value: T | null;
@@ -10,38 +11,36 @@ export interface Answer<T> {
   readonly again: () => void;
 }
 
+/** After an error, however quick the pace is, ms. */
+const RETRY_MS = 5_000;
+
 /** @param path null: nothing is asked. @param everyMs 0: once. */
 export function useAnswer<T>(path: string | null, everyMs = 0): Answer<T> {
+  const work = useRef<SeenWork | null>(null);
   const [state, setState] = useState<{ path: string | null; value: T | null; error: ApiError | null }>({
     path,
     value: null,
     error: null,
   });
-  const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (path === null) return;
-    const ended = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    const look = async (): Promise<void> => {
-      if (document.visibilityState !== "hidden") {
-        try {
-          const value = await ask<T>(path, { signal: ended.signal });
-          setState({ path, value, error: null });
-        } catch (error) {
-          if (ended.signal.aborted) return;
-          const told = error instanceof ApiError ? error : new ApiError(0, String(error));
-          setState((before) => ({ path, value: before.path === path ? before.value : null, error: told }));
-        }
+    const look = async (signal: AbortSignal): Promise<number | null> => {
+      try {
+        const value = await ask<T>(path, { signal });
+        setState({ path, value, error: null });
+      } catch (error) {
+        if (signal.aborted) return null;
+        const told = error instanceof ApiError ? error : new ApiError("foreign", 0, String(error));
+        setState((before) => ({ path, value: before.path === path ? before.value : null, error: told }));
+        // what was refused is refused again; a gateway that is gone may come back
+        return everyMs > 0 || told.kind === "unreachable" ? Math.max(everyMs, RETRY_MS) : null;
       }
-      if (everyMs > 0) timer = setTimeout(look, everyMs);
+      return everyMs > 0 ? everyMs : null;
     };
-    void look();
-    return () => {
-      ended.abort();
-      if (timer !== null) clearTimeout(timer);
-    };
-  }, [path, everyMs, turn]);
-  const again = useCallback(() => setTurn((before) => before + 1), []);
+    work.current = whileSeen(look);
+    return () => work.current?.end();
+  }, [path, everyMs]);
+  const again = useCallback(() => work.current?.now(), []);
   // an answer to another question is none
   return state.path === path ? { value: state.value, error: state.error, again } : { value: null, error: null, again };
 }

@@ -7,7 +7,6 @@ import type {
   FleetReportJson,
   HistoryJson,
   Json,
-  LiveJson,
   NodeActionJson,
   PricesReportJson,
   StatusJson,
@@ -29,8 +28,8 @@ export interface AdminSources {
   metrics(): string;
   readonly objects: ManagedObjects;
   fleet(): FleetReportJson;
-  /** @param knownTag of the list of nodes that the reader has. */
-  live(knownTag: string | null): LiveJson;
+  /** `LiveJson` as text. @param since mark of the answer that the reader has; null: none. */
+  live(since: string | null): string;
   history(): HistoryJson;
   whatIf(call: RoutingCall, changes: WhatIf): WhatIfAnswer;
   prices(): PricesReportJson;

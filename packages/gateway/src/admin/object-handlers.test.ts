@@ -115,6 +115,22 @@ test("a write that not all workers have is a 202", async (t) => {
   assert.equal((await ask(POLICY, { method: "DELETE" })).status, 202);
 });
 
+test("a list is searched by name, account and display name, in any case", async (t) => {
+  const { ask, objects } = await startAdmin(t);
+  for (let index = 0; index < 300; index++) objects.add("account", "", `team-${index}`, {});
+  objects.add("account", "", "x1", { display_name: "Équipe 🙂 <b>Rouge</b>" });
+  objects.add("policy", "team-7", "batch", {});
+  const found = async (path: string): Promise<string[]> => {
+    const { items } = (await (await ask(`/admin/v1/${path}`)).json()) as { items: { name: string }[] };
+    return items.map(({ name }) => name);
+  };
+  assert.deepEqual(await found("accounts?contains=TEAM-29&limit=3"), ["team-29", "team-290", "team-291"]);
+  assert.deepEqual(await found(`accounts?contains=${encodeURIComponent("équipe 🙂 <b>")}`), ["x1"]);
+  assert.deepEqual(await found("policies?contains=team-7"), ["batch"]);
+  assert.deepEqual(await found("policies?contains=team-8"), []);
+  assert.equal((await problemOf(await ask("/admin/v1/accounts?contains="))).code, "invalid_query");
+});
+
 test("pages cover every object once, also while objects come and go, and a cursor says nothing to others", async (t) => {
   const { ask, objects } = await startAdmin(t);
   for (let index = 0; index < 25; index++) {

@@ -33,11 +33,17 @@ function collectionHandlers(name: CollectionName): BoundRoute[] {
   const ownerOf = (principal: Principal, asked: string | undefined) => (isOwned ? accountOf(principal, asked) : "");
   return [
     bind(routes.list, ({ query }, { principal, sources }) => {
-      const { owner, limit = PAGE_DEFAULT } = query;
+      const { owner, contains, limit = PAGE_DEFAULT } = query;
       const after = decodeCursor(query.cursor, placeSchema);
       const account = asked(query) === undefined ? null : accountOf(principal, asked(query));
       const all = visible(sources.objects.list(kind, null), principal, account);
-      const rest = all.filter((object) => (owner === undefined || object.owner === owner) && isAfter(object, after));
+      const words = contains?.toLowerCase() ?? null;
+      const rest = all.filter(
+        (object) =>
+          (owner === undefined || object.owner === owner) &&
+          isAfter(object, after) &&
+          (words === null || holds(object, words)),
+      );
       const page = rest.slice(0, limit);
       const last = page.at(-1);
       const isMore = rest.length > page.length && last !== undefined;
@@ -164,6 +170,12 @@ function isSharedWith({ kind, spec }: ManagedObject, account: string): boolean {
 function isAfter({ account, name }: ManagedObject, after: readonly [string, string] | null): boolean {
   if (after === null) return true;
   return account === after[0] ? name > after[1] : account > after[0];
+}
+
+/** Whether the name, the account or the name for people holds the text. @param words in lower case. */
+function holds({ account, name, spec }: ManagedObject, words: string): boolean {
+  const shownName = spec["display_name"];
+  return `${account}\n${name}\n${typeof shownName === "string" ? shownName : ""}`.toLowerCase().includes(words);
 }
 
 /** What GET answered may be sent back whole, but not to the URL of another object. */

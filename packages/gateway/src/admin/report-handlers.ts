@@ -28,7 +28,7 @@ export function reportHandlers(): BoundRoute[] {
     bind(FLEET_ROUTES.fleet, (_input, { sources }) => ({ status: 200, body: sources.fleet() })),
     bind(FLEET_ROUTES.live, ({ query }, { sources }) => ({
       status: 200,
-      body: sources.live(query.nodes_tag ?? null),
+      body: { type: "application/json", text: sources.live(query.since ?? null) },
     })),
     bind(FLEET_ROUTES.history, (_input, { sources }) => ({ status: 200, body: sources.history() })),
     bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
@@ -60,6 +60,16 @@ export function reportHandlers(): BoundRoute[] {
       if (decision === null || !isOwn) throw unknownDecision(params.id);
       return { status: 200, body: decisionFor(decision, principal) };
     }),
+    bind(GATEWAY_ROUTES.whoami, (_input, { principal, sources }) => ({
+      status: 200,
+      body: {
+        name: principal.actor.name,
+        account: principal.account,
+        is_operator: principal.isOperator,
+        may_write: principal.mayWrite,
+        product_version: sources.status().product_version,
+      },
+    })),
     bind(GATEWAY_ROUTES.status, (_input, { sources }) => ({
       status: 200,
       body: { ...sources.status(), objects: objectCounts(sources.objects) },

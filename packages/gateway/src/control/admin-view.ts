@@ -41,7 +41,7 @@ export function adminSources(parts: AdminParts): AdminSources {
     metrics: () => parts.metrics(),
     objects: parts.objects,
     fleet: () => parts.report(),
-    live: (knownTag) => telemetry.live(knownTag),
+    live: (since) => telemetry.live.answer(since),
     history: () => telemetry.history(),
     whatIf: (call, changes) => whatIf(whatIfSources(parts), call, changes),
     prices: () => pricesReport(parts.prices, clock.nowMs()),

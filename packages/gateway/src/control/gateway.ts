@@ -267,6 +267,12 @@ class RunningGateway implements Gateway {
       busySeconds: () => this.#workers.busySeconds(),
       unixStartMs: this.#unixOriginMs,
       sample: () => sampleFleet({ fleet: this.#fleet, table: this.#table, nowMs: this.#clock.nowMs() }),
+      live: {
+        nodes: () => this.#fleet.nodes,
+        table: this.#table,
+        version: () => this.#fleet.version,
+        parked: () => Atomics.load(this.#table.cells, CELL.parked),
+      },
       nowMs: () => this.#clock.nowMs(),
     });
     const { onTakenOver } = options;

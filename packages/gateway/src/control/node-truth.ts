@@ -142,7 +142,8 @@ function hasCounters({ reading }: NodeFacts): boolean {
   return reading !== null && !Number.isNaN(reading.generationTokensTotal);
 }
 
-function partsOf(table: FleetTable, row: number): HealthParts | null {
+/** Factors of the health score; null: it has none. */
+export function partsOf(table: FleetTable, row: number): HealthParts | null {
   return known(table.healthScore[row]) === null ? null : healthParts(healthInputOf(table, row));
 }
 

@@ -2,12 +2,12 @@
 
 import { performance } from "node:perf_hooks";
 import type { Ending } from "@zml/engine";
-import type { HistoryJson, LiveJson } from "@zml/protocol/admin";
+import type { HistoryJson } from "@zml/protocol/admin";
 import type { FleetReportJson } from "../control/fleet-report.ts";
 import type { FleetSample } from "../control/fleet-sample.ts";
 import { fleetMetrics } from "./fleet-metrics.ts";
 import { History } from "./history.ts";
-import { liveFeed } from "./live-feed.ts";
+import { LiveFeed, type LiveSources } from "./live-feed.ts";
 import type { MetricFamily } from "./metric-family.ts";
 import { processMetrics } from "./process-metrics.ts";
 import { RequestMetrics, type RequestMetricsOptions } from "./request-metrics.ts";
@@ -20,6 +20,8 @@ export interface TelemetryOptions extends RequestMetricsOptions {
   readonly busySeconds: () => readonly { readonly worker: number; readonly seconds: number }[];
   readonly unixStartMs: number;
   readonly sample: () => FleetSample;
+  /** What the live feed reads of the fleet. */
+  readonly live: Pick<LiveSources, "nodes" | "table" | "version" | "parked">;
   /** Monotonic, ms. */
   readonly nowMs: () => number;
 }
@@ -37,17 +39,19 @@ const FAILED: readonly Ending[] = [
 export class Telemetry {
   readonly #options: TelemetryOptions;
   readonly requests: RequestMetrics;
+  /** What pages follow. */
+  readonly live: LiveFeed;
   readonly #history = new History();
 
   constructor(options: TelemetryOptions) {
     this.#options = options;
     this.requests = new RequestMetrics(options);
-  }
-
-  /** @param knownTag of the list of nodes that the reader has. O(nodes). */
-  live(knownTag: string | null): LiveJson {
-    const { fleet, nowMs } = this.#options;
-    return liveFeed(fleet(), this.requests.totals(), { knownTag, clockMs: nowMs(), unixMs: Date.now() });
+    this.live = new LiveFeed({
+      ...options.live,
+      nowMs: options.nowMs,
+      unixMs: () => Date.now(),
+      totals: () => this.requests.totals(),
+    });
   }
 
   history(): HistoryJson {

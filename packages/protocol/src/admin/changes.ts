@@ -190,6 +190,16 @@ export const statusSchema = z
   })
   .meta({ id: "Status" });
 
+export const whoamiSchema = z
+  .object({
+    name: z.string().describe("Of the key; `loopback`: none was asked for."),
+    account: z.string(),
+    is_operator: z.boolean().describe("Sees every account."),
+    may_write: z.boolean().describe("Its scope is `admin`."),
+    product_version: z.string(),
+  })
+  .meta({ id: "Whoami" });
+
 export const cooldownBody = z.strictObject({
   seconds: z.number().min(0.01).max(86_400).describe("How long the node gets no traffic."),
 });
@@ -210,5 +220,6 @@ export const nodeIdParams = z.strictObject({
 
 export const emptyBody = z.strictObject({});
 
+export type WhoamiJson = z.output<typeof whoamiSchema>;
 export type StatusJson = Json<z.output<typeof statusSchema>>;
 export type NodeActionJson = z.output<typeof nodeActionSchema>;

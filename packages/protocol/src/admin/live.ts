@@ -6,12 +6,20 @@ import type { Json } from "./fields.ts";
 const column = z.array(z.number().nullable());
 const counts = z.array(z.number());
 
+const liveColumn = (text: string) =>
+  z
+    .object({
+      rows: counts.nullable().describe("Rows that changed since `since`. Null: every row, in order."),
+      values: column.describe("One per row of `rows`."),
+    })
+    .describe(text);
+
 export const liveQuery = z.strictObject({
-  nodes_tag: z
+  since: z
     .string()
-    .regex(/^[a-z0-9-]{1,64}$/, { error: "expected the nodes_tag of the answer before" })
+    .regex(/^[a-z0-9-]{1,64}$/, { error: "expected the mark of the answer before" })
     .optional()
-    .describe("`nodes_tag` of the answer before: names of nodes are left out when they are the same."),
+    .describe("`mark` of the answer before: only what changed since then is told."),
 });
 
 export const liveSchema = z
@@ -19,7 +27,8 @@ export const liveSchema = z
     at: z.iso.datetime(),
     clock_ms: z.number().describe("Monotonic: differences of two answers give rates."),
     version: z.number().describe("Version of the configuration that is in force."),
-    nodes_tag: z.string().describe("Names the list of nodes."),
+    mark: z.string().describe("Names what the reader knows now: the next question's `since`."),
+    every_ms: z.number().describe("There is nothing new before: larger fleets are told of less often."),
     nodes: z
       .object({
         id: z.array(z.string()),
@@ -28,21 +37,21 @@ export const liveSchema = z
         engine: z.array(z.string().nullable()),
       })
       .nullable()
-      .describe("In the order of the columns. Null: as they were under `nodes_tag`."),
+      .describe("By row. Null: as they were at `since`. Otherwise everything is told anew."),
     states: z.array(z.string()).describe("Names behind the column `state`."),
     columns: z.object({
-      state: counts.describe("Index into `states`."),
-      depth: column,
-      in_flight: column,
-      waiting: column,
-      max_in_flight: column,
-      tokens_per_second: column,
-      health_score: column,
-      price_usd_per_hour: column,
-      data_age_ms: column,
-      cooldown_ms: column,
-      attempts: counts.describe("Attempts that ended since the start."),
-      failed: counts.describe("Of them, those that were the node's failures."),
+      state: liveColumn("Index into `states`."),
+      depth: liveColumn("Requests on the node, whoever sent them."),
+      in_flight: liveColumn("Requests of ours on it."),
+      waiting: liveColumn("Requests that wait in it, as it reports."),
+      max_in_flight: liveColumn("Depth at which it takes no more."),
+      tokens_per_second: liveColumn("Capacity: of its fastest model."),
+      health_score: liveColumn("0 to 100."),
+      price_usd_per_hour: liveColumn("Of the whole node."),
+      polled_at_ms: liveColumn("Time of the last good poll, on the clock of `clock_ms`."),
+      cooldown_until_ms: liveColumn("End of its cooldown, on the clock of `clock_ms`; null: it does not cool down."),
+      attempts: liveColumn("Attempts that ended since the start."),
+      failed: liveColumn("Of them, those that were the node's failures."),
     }),
     totals: z
       .object({
@@ -69,7 +78,7 @@ export const liveSchema = z
           delivered: z.number(),
         }),
       )
-      .describe("Requests since the start by policy and family, the largest first."),
+      .describe("Requests since the start by policy and family: those that changed since `since`, the largest first."),
   })
   .meta({ id: "Live" });
 

@@ -178,6 +178,12 @@ const PAGE_DEFAULT = 100;
 export function listQuery(name: CollectionName) {
   const paging = {
     owner: z.enum(OBJECT_OWNERS).optional().describe("Only those of this owner."),
+    contains: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe("Only those whose name, account or display name holds this text, in upper or lower case."),
     limit: queryInteger({ min: 1, max: PAGE_MAX }).optional().describe(`Objects of a page. Default: ${PAGE_DEFAULT}.`),
     cursor: cursor().optional(),
   };

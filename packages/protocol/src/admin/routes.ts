@@ -16,6 +16,7 @@ import {
   nodeIdParams,
   reloadSchema,
   statusSchema,
+  whoamiSchema,
 } from "./changes.ts";
 import { decisionPageSchema, decisionSchema } from "./decisions.ts";
 import {
@@ -253,7 +254,8 @@ export const FLEET_ROUTES = {
     id: "get_live",
     path: "/admin/v1/live",
     summary: "What changes from second to second",
-    description: "One column per number of the nodes, and totals: what the dashboard follows.",
+    description:
+      "One column per number of the nodes, and totals: what the dashboard follows. With `since`, what changed since then.",
     query: liveQuery,
     answers: { 200: { description: "Now.", schema: liveSchema } },
   }),
@@ -289,6 +291,15 @@ export const GATEWAY_ROUTES = {
     summary: "State of the gateway",
     access: "operator_read",
     answers: { 200: { description: "The gateway.", schema: statusSchema } },
+  }),
+  whoami: route({
+    id: "get_whoami",
+    method: "GET",
+    path: "/admin/v1/whoami",
+    tag: "gateway",
+    summary: "Who asks, and what they may",
+    access: "read",
+    answers: { 200: { description: "The key that was sent.", schema: whoamiSchema } },
   }),
   openapi: route({
     id: "get_openapi",

@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
+import { createFleetTable } from "@zml/engine";
 import { ADMIN_PROBLEMS, type FleetReportJson, type ProblemJson, problemSchema } from "@zml/protocol/admin";
 import { SILENT_LOG } from "../../control/gateway-log.ts";
 import { createNameRegistry } from "../../control/name-registry.ts";
 import { History } from "../../telemetry/history.ts";
-import { liveFeed } from "../../telemetry/live-feed.ts";
+import { LiveFeed } from "../../telemetry/live-feed.ts";
 import { RequestMetrics } from "../../telemetry/request-metrics.ts";
 import { AdminPort } from "../admin-port.ts";
 import type { AdminSources } from "../admin-sources.ts";
@@ -119,6 +120,15 @@ function cannedSources(
     const left = cooling.get(id) ?? null;
     return { id, account, is_draining: objects.draining.has(id), cooldown_remaining_ms: left, in_flight: 0 };
   };
+  const live = new LiveFeed({
+    nodes: () => [],
+    table: createFleetTable({ nodes: 1, workers: 1 }),
+    version: () => 1,
+    totals: () => NO_TOTALS,
+    parked: () => 0,
+    nowMs: () => 0,
+    unixMs: () => 0,
+  });
   return {
     log: SILENT_LOG,
     objects,
@@ -131,7 +141,7 @@ function cannedSources(
     isReady: () => true,
     metrics: () => "zml_up 1\n",
     fleet: () => NO_FLEET,
-    live: (knownTag) => liveFeed(NO_FLEET, NO_TOTALS, { knownTag, clockMs: 0, unixMs: 0 }),
+    live: (since) => live.answer(since),
     history: () => new History().toJson(),
     whatIf: (call) => ({
       kind: "refused",

@@ -19,6 +19,7 @@ const ENDED = {
   durationMs: 70,
   promptTokens: 11,
   outputTokens: 12,
+  costUsd: 0.25,
 } as const;
 
 function written(spec: FleetSpec, records = 4) {
@@ -79,7 +80,7 @@ test("the outcome joins its decision", () => {
   writeOutcome(ring, sequence, { ...ENDED, outcome: "failure", status: -1, fault: "reset" });
   const record = readRecord(ring, sequence);
   assert.deepEqual([record?.outcome, record?.status, record?.fault], ["failure", -1, "reset"]);
-  assert.deepEqual([record?.durationMs, record?.reportedOutputTokens], [70, 12]);
+  assert.deepEqual([record?.durationMs, record?.reportedOutputTokens, record?.spentUsd], [70, 12, 0.25]);
 });
 
 test("old records are overwritten and then absent, and so are ones never written", () => {

@@ -52,6 +52,7 @@ const NUMBERS = [
   "durationMs",
   "reportedPromptTokens",
   "reportedOutputTokens",
+  "spentUsd",
 ] as const;
 
 const INTEGERS = [
@@ -191,6 +192,7 @@ export function writeDecision(
   floats[f + N.durationMs] = Number.NaN;
   floats[f + N.reportedPromptTokens] = Number.NaN;
   floats[f + N.reportedOutputTokens] = Number.NaN;
+  floats[f + N.spentUsd] = Number.NaN;
   ints[i + I.directoryVersion] = decision.directoryVersion;
   ints[i + I.model] = request.model.index;
   ints[i + I.policy] = request.policy.index;
@@ -267,6 +269,8 @@ export interface EvidenceOutcome {
   /** As the node reported, tokens. NaN: it did not. */
   promptTokens: number;
   outputTokens: number;
+  /** What it took of its node, USD. NaN: the price is unknown. */
+  costUsd: number;
 }
 
 /** Adds the outcome to a record, unless it has been overwritten since. Owning worker only. */
@@ -285,6 +289,7 @@ export function writeOutcome(ring: EvidenceRing, sequence: number, outcome: Evid
   floats[f + N.durationMs] = outcome.durationMs;
   floats[f + N.reportedPromptTokens] = outcome.promptTokens;
   floats[f + N.reportedOutputTokens] = outcome.outputTokens;
+  floats[f + N.spentUsd] = outcome.costUsd;
   Atomics.store(ints, i, lock + 1);
 }
 

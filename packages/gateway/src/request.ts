@@ -67,6 +67,8 @@ interface Chosen {
   /** Whose row it is: read while the place is held, since a row goes to another node only when none is. */
   identity: number;
   placement: number;
+  /** Index of the node's family. */
+  family: number;
   trial: TrialLeases;
   /** Record of the decision in the evidence ring. */
   sequence: number;
@@ -125,8 +127,8 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, admitted: Admi
       // failover: what the end of the attempt means for the node and for the request
       exchange.onInterrupt(null);
       const { outcome, move } = settle(plane.settler, request, attempt, last.end, plane.clock.nowMs());
-      noteOutcome(plane, request, chosen, last, outcome);
       meter.attemptEnded(chosen, last, outcome);
+      noteOutcome(plane, admitted, chosen, last, outcome);
       countAttempt(exchange, attempt, last);
       if (move.kind === "retry_connection") {
         const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());
@@ -183,6 +185,7 @@ function choose(
     row: decision.row,
     identity: plane.table.identity[decision.row] ?? -1,
     placement: decision.placement,
+    family: decision.family,
     trial: { ...decision.trial },
     sequence,
     routing: routingOf(plane, request, decision, { sequence, upstream }),
@@ -338,7 +341,7 @@ function countAttempt({ tally, startedAtMs }: Exchange, { sentAtMs }: Attempt, r
 
 function noteOutcome(
   plane: DataPlane,
-  request: RouteRequest,
+  { request, meter }: AdmittedRequest,
   chosen: Chosen,
   result: AttemptResult,
   outcome: ReturnType<typeof settle>["outcome"],
@@ -353,6 +356,7 @@ function noteOutcome(
     durationMs,
     promptTokens,
     outputTokens,
+    costUsd: meter.usd,
   });
   plane.samples.add({
     row: chosen.row,
@@ -364,6 +368,10 @@ function noteOutcome(
     outputTokens,
     firstTokenMs,
     durationMs,
+    policy: request.policy.index,
+    family: chosen.family,
+    usd: meter.usd,
+    workedTokens: meter.workedTokens,
     timing: timingOf(chosen.booking, isPromptOnly(request.endpoint)),
   });
 }

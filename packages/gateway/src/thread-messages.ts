@@ -157,6 +157,12 @@ export const SAMPLE_FIELDS = [
   "outputTokens",
   "firstTokenMs",
   "durationMs",
+  "policy",
+  "family",
+  /** What it took of its node, USD; NaN: the price is unknown. */
+  "usd",
+  /** Tokens that it made the node work for. */
+  "workedTokens",
   ...TIMING_FIELDS.map((name) => `timing.${name}` as const),
 ] as const;
 

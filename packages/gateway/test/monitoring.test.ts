@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { createFleetTable } from "@zml/engine";
+import { EMPTY_DIRECTORY } from "../src/control/compile-directory.ts";
 import { createNameRegistry } from "../src/control/name-registry.ts";
 import { Telemetry } from "../src/telemetry/telemetry.ts";
 
@@ -16,6 +17,9 @@ function metricTypes(): Map<string, string> {
   const telemetry = new Telemetry({
     names: createNameRegistry(),
     targetMs: () => Number.NaN,
+    table: createFleetTable({ nodes: 1, workers: 1 }),
+    directory: () => EMPTY_DIRECTORY,
+    moneyRowsMax: () => 1,
     seriesMax: () => 1,
     fleet: () => ({
       version: 1,

@@ -13,6 +13,13 @@ export const telemetrySchema = z
         .describe(
           "Combinations of policy, model, family and endpoint that metrics of requests tell apart; all others are counted as `other`.",
         ),
+      money_rows_max: field
+        .count({ min: 100, max: 1_000_000 })
+        // ten thousand accounts with a model each; 80 bytes a row, and up to 45 times that with the windows of a day
+        .default(10_000)
+        .describe(
+          "Combinations of policy, model and family whose dollars are kept apart ([money](money.md)); all others are one sum, `other`.",
+        ),
     },
     field.mapping,
   )

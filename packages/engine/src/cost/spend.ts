@@ -1,5 +1,6 @@
 /** What an attempt cost after all: the formula of the estimate, with what was used in the place of what is expected. */
 
+import { BOOKING_TOKENS_MAX } from "../bounds.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { isPromptOnly } from "./estimate.ts";
 
@@ -27,7 +28,8 @@ export interface AttemptUsage {
  */
 export function workedTokens(table: FleetTable, usage: AttemptUsage, isAnswered: boolean): number {
   if (isPromptOnly(usage.endpoint)) return isAnswered ? Math.max(1, usage.estimatedPromptTokens) : 0;
-  if (!Number.isNaN(usage.outputTokens)) return usage.outputTokens;
+  // the node tells it: what no answer has is no report, and must not empty a budget
+  if (usage.outputTokens >= 0 && usage.outputTokens <= BOOKING_TOKENS_MAX) return usage.outputTokens;
   const since = Number.isNaN(usage.firstTokenMs) ? 0 : usage.firstTokenMs;
   if (!isAnswered && Number.isNaN(usage.firstTokenMs)) return 0;
   const rate = table.streamTokensPerSecond[usage.placement] as number;

@@ -137,6 +137,7 @@ function evidence(): void {
       durationMs: step,
       promptTokens: step,
       outputTokens: step,
+      costUsd: step,
     });
     report.decisions += 1;
     Atomics.store(control, 0, step + 1);

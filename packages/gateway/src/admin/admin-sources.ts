@@ -7,6 +7,7 @@ import type {
   FleetReportJson,
   HistoryJson,
   Json,
+  MoneyJson,
   NodeActionJson,
   PricesReportJson,
   StatusJson,
@@ -16,6 +17,7 @@ import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { ReloadResult } from "../control/reload.ts";
 import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
 import type { WhatIf, WhatIfAnswer } from "../evidence/what-if.ts";
+import type { MoneyQuestion } from "../telemetry/money-report.ts";
 import type { AdminLimits } from "./admin-port.ts";
 import type { AdminAccess } from "./authorize.ts";
 
@@ -31,6 +33,7 @@ export interface AdminSources {
   /** `LiveJson` as text. @param since mark of the answer that the reader has; null: none. */
   live(since: string | null): string;
   history(): HistoryJson;
+  money(question: MoneyQuestion): MoneyJson;
   whatIf(call: RoutingCall, changes: WhatIf): WhatIfAnswer;
   prices(): PricesReportJson;
   discovery(): DiscoveryReportJson;

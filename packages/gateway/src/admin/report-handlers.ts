@@ -10,6 +10,7 @@ import {
   type DecisionJson,
   FLEET_ROUTES,
   GATEWAY_ROUTES,
+  MONEY_ROWS_DEFAULT,
   RESOURCES,
 } from "@zml/protocol/admin";
 import { z } from "zod";
@@ -31,6 +32,13 @@ export function reportHandlers(): BoundRoute[] {
       body: { type: "application/json", text: sources.live(query.since ?? null) },
     })),
     bind(FLEET_ROUTES.history, (_input, { sources }) => ({ status: 200, body: sources.history() })),
+    bind(FLEET_ROUTES.money, ({ query }, { principal, sources }) => {
+      const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);
+      const { window = "hour", by = "account", limit = MONEY_ROWS_DEFAULT } = query;
+      const money = sources.money({ window, by, account, limit });
+      // what the fleet costs is the operator's
+      return { status: 200, body: principal.isOperator ? money : { ...money, fleet_usd_per_hour: null } };
+    }),
     bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
     bind(FLEET_ROUTES.discovery, (_input, { sources }) => ({ status: 200, body: sources.discovery() })),
     bind(DECISION_ROUTES.list, ({ query }, { principal, sources }) => {

@@ -27,6 +27,9 @@ export class RequestMeter {
   readonly #allowance: Allowance;
   /** Tokens of the answer that the caller got, prompt included; 0: none. */
   #usedTokens = 0;
+  /** Of the attempt that ended last: what it took of its node, USD (NaN: its price is unknown), and for how many tokens. */
+  usd = Number.NaN;
+  workedTokens = 0;
 
   constructor(plane: DataPlane, request: RouteRequest, allowance: Allowance) {
     this.#plane = plane;
@@ -61,6 +64,8 @@ export class RequestMeter {
       isAnswered || (isLeft && !request.isStream),
     );
     const usd = spendUsd(table, place.row, place.placement, tokens);
+    this.usd = usd;
+    this.workedTokens = tokens;
     holdCost(limits, worker, this.#allowance, 0);
     chargeCost(limits, worker, this.#allowance, usd);
     if (Number.isNaN(usd) && tokens > 0) this.#plane.noteUnpriced(this.#allowance, place.routing.node ?? "");

@@ -43,6 +43,7 @@ export function adminSources(parts: AdminParts): AdminSources {
     fleet: () => parts.report(),
     live: (since) => telemetry.live.answer(since),
     history: () => telemetry.history(),
+    money: (question) => telemetry.moneyOf(question),
     whatIf: (call, changes) => whatIf(whatIfSources(parts), call, changes),
     prices: () => pricesReport(parts.prices, clock.nowMs()),
     discovery: () => discoveryReport(parts.discovery, clock.nowMs()),

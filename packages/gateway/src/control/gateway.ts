@@ -253,6 +253,7 @@ class RunningGateway implements Gateway {
       onSamples: (flat) => {
         const samples = readSamples(flat, this.#clock.nowMs());
         this.#telemetry.requests.takeAttempts(samples);
+        this.#telemetry.money.takeAttempts(flat);
         this.#poller.takeSamples(currentSamples(samples, { fleet: this.#fleet, names: this.#names }));
       },
       onRequests: (requests, dropped) => this.#telemetry.requests.takeRequests(requests, dropped),
@@ -262,6 +263,9 @@ class RunningGateway implements Gateway {
       names: this.#names,
       targetMs: (policy) => targets.latencyTargetMs(policy),
       seriesMax: () => this.#configuration.config.telemetry.metricsSeriesMax,
+      moneyRowsMax: () => this.#configuration.config.telemetry.moneyRowsMax,
+      table: this.#table,
+      directory: () => this.#fleet.directory,
       fleet: () => this.#report(),
       reloads: () => ({ applied: this.#reloads.applied, refused: this.#reloads.refused }),
       busySeconds: () => this.#workers.busySeconds(),

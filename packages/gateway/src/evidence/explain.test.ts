@@ -209,7 +209,7 @@ test("earlier attempts of the request come with how they ended, and so does this
   const { ring, decide, explained, find, idOf } = setUp("cost", 2000);
   const first = decide({ row: 0, reason: "cheapest", estimates: [900, 900], costs: [1, 2] });
   const nan = Number.NaN;
-  const base = { firstByteMs: nan, firstTokenMs: nan, promptTokens: nan, outputTokens: nan };
+  const base = { firstByteMs: nan, firstTokenMs: nan, promptTokens: nan, outputTokens: nan, costUsd: 0 };
   writeOutcome(ring, first, { ...base, outcome: "failure", status: -1, fault: "reset", durationMs: 31 });
   const second = decide({ row: 1, reason: "cheapest", estimates: [nan, 900], costs: [nan, 2], previous: first });
   writeOutcome(ring, second, {
@@ -221,11 +221,15 @@ test("earlier attempts of the request come with how they ended, and so does this
     durationMs: 12_345,
     promptTokens: 118,
     outputTokens: 64,
+    costUsd: 0.000123,
   });
   const text = explained(second);
   assert.match(text, /before {4}1\. h100-a \(H100\): failure, reset, ended after 31 ms/);
   assert.match(text, /attempt 2/);
-  assert.match(text, /outcome {3}success, status 200, first token after 80 ms, ended after 12\.3 s, 64 output tokens/);
+  assert.match(
+    text,
+    /outcome {3}success, status 200, first token after 80 ms, ended after 12\.3 s, 64 output tokens, \$0\.000123/,
+  );
   assert.equal(find(idOf(second))?.earlier[0]?.outcome.fault, "reset");
 });
 

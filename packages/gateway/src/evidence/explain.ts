@@ -193,6 +193,7 @@ function outcomeText(outcome: OutcomeJson): string {
   if (outcome.first_token_ms !== null) parts.push(`first token after ${duration(outcome.first_token_ms)}`);
   if (outcome.duration_ms !== null) parts.push(`ended after ${duration(outcome.duration_ms)}`);
   if (outcome.output_tokens !== null) parts.push(count(outcome.output_tokens, "output token"));
+  if (outcome.cost_usd !== null && outcome.cost_usd > 0) parts.push(usd(outcome.cost_usd));
   return parts.join(", ");
 }
 

@@ -114,6 +114,7 @@ function renderOutcome(record: EvidenceRecord): OutcomeJson {
     duration_ms: ms(record.durationMs),
     prompt_tokens: known(record.reportedPromptTokens),
     output_tokens: known(record.reportedOutputTokens),
+    cost_usd: known(record.spentUsd),
   };
 }
 

@@ -21,6 +21,13 @@ export interface OutcomeSample {
   outputTokens: number;
   firstTokenMs: number;
   durationMs: number;
+  /** Index of the policy that chose the node, and of the node's family. */
+  policy: number;
+  family: number;
+  /** What it took of its node, USD; NaN: the price is unknown. */
+  usd: number;
+  /** Tokens that it made the node work for. */
+  workedTokens: number;
   /** The load of its time. */
   timing: AttemptTiming;
 }
@@ -54,7 +61,11 @@ export class OutcomeSamples {
     values[at + 6] = sample.outputTokens;
     values[at + 7] = sample.firstTokenMs;
     values[at + 8] = sample.durationMs;
-    let next = at + 9;
+    values[at + 9] = sample.policy;
+    values[at + 10] = sample.family;
+    values[at + 11] = sample.usd;
+    values[at + 12] = sample.workedTokens;
+    let next = at + 13;
     for (const name of TIMING_FIELDS) values[next++] = Number(sample.timing[name]);
     this.#length = at + SAMPLE_FIELDS.length;
     this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();

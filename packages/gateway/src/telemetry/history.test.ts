@@ -13,6 +13,10 @@ const sample = (change: Partial<HistorySample> = {}): HistorySample => ({
   depth: 0,
   healthyNodes: 1,
   priceUsdPerHour: null,
+  costUsd: 0,
+  failedUsd: 0,
+  comparedUsd: 0,
+  baselineUsd: 0,
   ...change,
 });
 
@@ -52,4 +56,13 @@ test("an hour is kept, and no more", () => {
 
 test("nothing was sampled yet: empty columns", () => {
   assert.deepEqual(new History().toJson().at_ms, []);
+});
+
+test("dollars become dollars per hour, and savings may be negative", () => {
+  const history = new History();
+  history.add(sample({ costUsd: 1 }), { unixMs: 0, clockMs: 0 });
+  const next = sample({ costUsd: 1.5, failedUsd: 0.25, comparedUsd: 0.5, baselineUsd: 0.4 });
+  history.add(next, { unixMs: 5_000, clockMs: 5_000 });
+  const { cost_usd_per_hour, failed_cost_usd_per_hour, savings_usd_per_hour } = history.toJson();
+  assert.deepEqual([cost_usd_per_hour, failed_cost_usd_per_hour, savings_usd_per_hour], [[360], [180], [-72]]);
 });

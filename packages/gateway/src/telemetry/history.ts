@@ -19,6 +19,11 @@ export interface HistorySample {
   readonly depth: number;
   readonly healthyNodes: number;
   readonly priceUsdPerHour: number | null;
+  /** Since the start, USD, as are the two below. */
+  readonly costUsd: number;
+  readonly failedUsd: number;
+  readonly comparedUsd: number;
+  readonly baselineUsd: number;
 }
 
 interface Step extends HistorySample {
@@ -43,6 +48,11 @@ export class History {
         const seconds = (step.clockMs - before.clockMs) / 1000;
         return seconds > 0 ? Math.round(((of(step) - of(before)) / seconds) * 1000) / 1000 : 0;
       });
+    const perHour = (of: (step: Step) => number): number[] =>
+      pairs.map(({ step, before }) => {
+        const hours = (step.clockMs - before.clockMs) / 3.6e6;
+        return hours > 0 ? Math.round(((of(step) - of(before)) / hours) * 1e6) / 1e6 : 0;
+      });
     const now = <T>(of: (step: Step) => T): T[] => pairs.map(({ step }) => of(step));
     return {
       step_ms: HISTORY_STEP_MS,
@@ -59,6 +69,9 @@ export class History {
       depth: now(({ depth }) => depth),
       healthy_nodes: now(({ healthyNodes }) => healthyNodes),
       price_usd_per_hour: now(({ priceUsdPerHour }) => priceUsdPerHour),
+      cost_usd_per_hour: perHour(({ costUsd }) => costUsd),
+      failed_cost_usd_per_hour: perHour(({ failedUsd }) => failedUsd),
+      savings_usd_per_hour: perHour(({ baselineUsd, comparedUsd }) => baselineUsd - comparedUsd),
     };
   }
 }

@@ -57,6 +57,7 @@ function restarted(made: Scene, start: string): LiveFeed {
       table: made.table,
       version: () => 3,
       totals: () => made.totals,
+      money: () => ({ costUsd: 3, failedUsd: 1, comparedUsd: 2, baselineUsd: 5 }),
       parked: () => 2,
       nowMs: () => made.nowMs,
       unixMs: () => 0,
@@ -198,4 +199,9 @@ test("a second of 1,000 nodes of which a fifth was polled is less than 8 KB, for
   cpuOf(50, 1, true);
   const [changes, whole] = [cpuOf(200, 20, false), cpuOf(200, 1, true)];
   assert.ok(changes < whole, `${changes} ms for changes, ${whole} ms for everything`);
+});
+
+test("dollars since the start stand beside the counts", () => {
+  const { cost_usd, failed_cost_usd, compared_cost_usd, baseline_cost_usd } = scene(0).ask().totals;
+  assert.deepEqual([cost_usd, failed_cost_usd, compared_cost_usd, baseline_cost_usd], [3, 1, 2, 5]);
 });

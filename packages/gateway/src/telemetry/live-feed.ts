@@ -11,6 +11,7 @@ import type { LiveJson } from "@zml/protocol/admin";
 import type { FleetNode } from "../control/fleet.ts";
 import { stateOf } from "../control/fleet-report.ts";
 import { partsOf } from "../control/node-truth.ts";
+import type { MoneyTotals } from "./money.ts";
 import type { RequestFlow, RequestTotals } from "./request-metrics.ts";
 
 /** Flows in one answer: the largest. More than that nobody tells apart in a picture. */
@@ -35,6 +36,7 @@ export interface LiveSources {
   readonly table: FleetTable;
   readonly version: () => number;
   readonly totals: () => RequestTotals;
+  readonly money: () => MoneyTotals;
   readonly parked: () => number;
   /** Monotonic, ms. */
   readonly nowMs: () => number;
@@ -215,6 +217,7 @@ export class LiveFeed {
 
   #totalsJson(totals: RequestTotals): LiveJson["totals"] {
     const { depth, in_flight, price_usd_per_hour } = this.#columns;
+    const { costUsd, failedUsd, comparedUsd, baselineUsd } = this.#sources.money();
     return {
       requests: totals.requests,
       endings: totals.endings,
@@ -223,6 +226,10 @@ export class LiveFeed {
       within_target: totals.withinTarget,
       input_tokens: totals.inputTokens,
       output_tokens: totals.outputTokens,
+      cost_usd: costUsd,
+      failed_cost_usd: failedUsd,
+      compared_cost_usd: comparedUsd,
+      baseline_cost_usd: baselineUsd,
       parked: this.#sources.parked(),
       in_flight: sumOf(in_flight.values) ?? 0,
       depth: sumOf(depth.values) ?? 0,

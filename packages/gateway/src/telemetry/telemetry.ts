@@ -2,18 +2,20 @@
 
 import { performance } from "node:perf_hooks";
 import type { Ending } from "@zml/engine";
-import type { HistoryJson } from "@zml/protocol/admin";
+import type { HistoryJson, MoneyJson } from "@zml/protocol/admin";
 import type { FleetReportJson } from "../control/fleet-report.ts";
 import type { FleetSample } from "../control/fleet-sample.ts";
 import { fleetMetrics } from "./fleet-metrics.ts";
 import { History } from "./history.ts";
 import { LiveFeed, type LiveSources } from "./live-feed.ts";
 import type { MetricFamily } from "./metric-family.ts";
+import { Money, type MoneyOptions } from "./money.ts";
+import type { MoneyQuestion } from "./money-report.ts";
 import { processMetrics } from "./process-metrics.ts";
 import { RequestMetrics, type RequestMetricsOptions } from "./request-metrics.ts";
 import { writeMetrics } from "./write-metrics.ts";
 
-export interface TelemetryOptions extends RequestMetricsOptions {
+export interface TelemetryOptions extends RequestMetricsOptions, MoneyOptions {
   readonly fleet: () => FleetReportJson;
   /** Reloads that were applied, and those that were refused, since the start. */
   readonly reloads: () => { readonly applied: number; readonly refused: number };
@@ -22,8 +24,6 @@ export interface TelemetryOptions extends RequestMetricsOptions {
   readonly sample: () => FleetSample;
   /** What the live feed reads of the fleet. */
   readonly live: Pick<LiveSources, "nodes" | "table" | "version" | "parked">;
-  /** Monotonic, ms. */
-  readonly nowMs: () => number;
 }
 
 /** Endings that callers did not ask for. */
@@ -39,6 +39,7 @@ const FAILED: readonly Ending[] = [
 export class Telemetry {
   readonly #options: TelemetryOptions;
   readonly requests: RequestMetrics;
+  readonly money: Money;
   /** What pages follow. */
   readonly live: LiveFeed;
   readonly #history = new History();
@@ -46,12 +47,19 @@ export class Telemetry {
   constructor(options: TelemetryOptions) {
     this.#options = options;
     this.requests = new RequestMetrics(options);
+    this.money = new Money(options);
     this.live = new LiveFeed({
       ...options.live,
       nowMs: options.nowMs,
       unixMs: () => Date.now(),
       totals: () => this.requests.totals(),
+      money: () => this.money.totals(),
     });
+  }
+
+  /** Dollars of a window. O(nodes + lines). */
+  moneyOf(question: MoneyQuestion): MoneyJson {
+    return this.money.report(question, this.#options.sample().priceUsdPerHour);
   }
 
   history(): HistoryJson {
@@ -63,7 +71,9 @@ export class Telemetry {
     const { requests, judged, withinTarget, outputTokens, redispatches, endings } = this.requests.totals();
     const failed = FAILED.reduce((sum, ending) => sum + endings[ending], 0);
     const counts = { requests, judged, withinTarget, outputTokens, redispatches, failed };
-    this.#history.add({ ...counts, ...this.#options.sample() }, { unixMs: Date.now(), clockMs: this.#options.nowMs() });
+    this.money.noteStep();
+    const sample = { ...counts, ...this.money.totals(), ...this.#options.sample() };
+    this.#history.add(sample, { unixMs: Date.now(), clockMs: this.#options.nowMs() });
   }
 
   /** The whole page in Prometheus's text format 0.0.4. O(nodes + series). */
@@ -96,8 +106,8 @@ export class Telemetry {
     };
     return [
       busy,
-
       ...this.requests.families(),
+      ...this.money.families(),
       ...fleetMetrics(fleet()),
       reloaded,
       ...processMetrics(unixStartMs),

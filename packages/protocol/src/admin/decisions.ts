@@ -23,6 +23,10 @@ const outcomeSchema = z
     duration_ms: z.number().nullable(),
     prompt_tokens: z.number().nullable(),
     output_tokens: z.number().nullable(),
+    cost_usd: z
+      .number()
+      .nullable()
+      .describe("What it took of its node, as budgets count it; null: it runs, or the price is unknown."),
   })
   .meta({ id: "Outcome", description: "How one attempt ended. Times from its dispatch." });
 

@@ -6,6 +6,7 @@ export * from "./decisions.ts";
 export * from "./fields.ts";
 export * from "./fleet.ts";
 export * from "./live.ts";
+export * from "./money.ts";
 export * from "./object-routes.ts";
 export * from "./objects.ts";
 export * from "./problem.ts";

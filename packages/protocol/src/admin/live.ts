@@ -62,6 +62,10 @@ export const liveSchema = z
         within_target: z.number().describe("Of them, those that were served within it."),
         input_tokens: z.number(),
         output_tokens: z.number(),
+        cost_usd: z.number().describe("Dollars of node time that requests took, failed attempts included."),
+        failed_cost_usd: z.number().describe("Of it, attempts that failed."),
+        compared_cost_usd: z.number().describe("Of `cost_usd`, what a baseline is known for."),
+        baseline_cost_usd: z.number().describe("What that would have cost on the first family of each policy."),
         parked: z.number().describe("Now."),
         in_flight: z.number().describe("Now."),
         depth: z.number().describe("Now."),
@@ -97,6 +101,9 @@ export const historySchema = z
     depth: counts,
     healthy_nodes: counts,
     price_usd_per_hour: column,
+    cost_usd_per_hour: counts.describe("Dollars of node time that requests took in the step, per hour."),
+    failed_cost_usd_per_hour: counts.describe("Of it, attempts that failed."),
+    savings_usd_per_hour: counts.describe("Baseline less what it was; negative: dearer."),
   })
   .meta({ id: "History", description: "The last hour in columns, oldest first. Rates are over the step before." });
 

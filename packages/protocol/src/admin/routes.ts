@@ -31,6 +31,7 @@ import {
 } from "./fields.ts";
 import { fleetReportSchema } from "./fleet.ts";
 import { historySchema, liveQuery, liveSchema } from "./live.ts";
+import { moneyQuery, moneySchema } from "./money.ts";
 import { ALL_OBJECT_ROUTES } from "./object-routes.ts";
 import { type RouteContract, route } from "./route-contract.ts";
 import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
@@ -265,6 +266,18 @@ export const FLEET_ROUTES = {
     path: "/admin/v1/history",
     summary: "The last hour",
     answers: { 200: { description: "One sample each five seconds.", schema: historySchema } },
+  }),
+  money: route({
+    ...report,
+    access: "read",
+    id: "get_money",
+    path: "/admin/v1/money",
+    summary: "What requests cost",
+    description:
+      "Dollars of node time by account, model, family or policy, per hour and per million tokens, and savings against the first family of each policy. Keys of other accounts see their own only.",
+    query: moneyQuery,
+    answers: { 200: { description: "The sums.", schema: moneySchema } },
+    problems: ["other_account"],
   }),
   prices: route({
     ...report,

@@ -8,6 +8,7 @@ import { SILENT_LOG } from "../../control/gateway-log.ts";
 import { createNameRegistry } from "../../control/name-registry.ts";
 import { History } from "../../telemetry/history.ts";
 import { LiveFeed } from "../../telemetry/live-feed.ts";
+import { moneyReport } from "../../telemetry/money-report.ts";
 import { RequestMetrics } from "../../telemetry/request-metrics.ts";
 import { AdminPort } from "../admin-port.ts";
 import type { AdminSources } from "../admin-sources.ts";
@@ -125,6 +126,7 @@ function cannedSources(
     table: createFleetTable({ nodes: 1, workers: 1 }),
     version: () => 1,
     totals: () => NO_TOTALS,
+    money: () => ({ costUsd: 0, failedUsd: 0, comparedUsd: 0, baselineUsd: 0 }),
     parked: () => 0,
     nowMs: () => 0,
     unixMs: () => 0,
@@ -143,6 +145,16 @@ function cannedSources(
     fleet: () => NO_FLEET,
     live: (since) => live.answer(since),
     history: () => new History().toJson(),
+    money: (question) =>
+      moneyReport(question, {
+        subjects: [],
+        values: new Float64Array(0),
+        before: { values: new Float64Array(0), atMs: 0 },
+        names: createNameRegistry(),
+        nowMs: 0,
+        unixMs: 0,
+        fleetUsdPerHour: 12,
+      }),
     whatIf: (call) => ({
       kind: "refused",
       refusal: { kind: "refused", code: "model_not_found", name: call.model, known: [] },

@@ -92,6 +92,7 @@ function stepsUs(): number {
       {
         ...{ name: "bench", account: "default", scopes: ["infer"], models: null, policies: null },
         ...{ expiresAtMs: Number.POSITIVE_INFINITY, digest: keyDigest(PROCESS_PEPPER, KEY), limitRow: 0 },
+        index: -1,
       },
     ],
     accountRows: { default: 1 },

@@ -3,7 +3,17 @@ import { test } from "node:test";
 import { EVIDENCE_FAMILIES_MAX } from "./bounds.ts";
 import { decide } from "./decide.ts";
 import { createDecision } from "./decision.ts";
-import { attachEvidenceRing, createEvidenceRing, readRecord, writeDecision, writeOutcome } from "./evidence-ring.ts";
+import {
+  attachEvidenceRing,
+  copyCells,
+  createEvidenceCells,
+  createEvidenceRing,
+  EVIDENCE_SHAPE,
+  readRecord,
+  stateOfRecord,
+  writeDecision,
+  writeOutcome,
+} from "./evidence-ring.ts";
 import { buildFleet, type FleetSpec } from "./testing/fleet.ts";
 
 const ORDINARY: FleetSpec = {
@@ -131,4 +141,32 @@ test("a slot whose writer died in the middle is absent until it is written again
 
 test("a ring holds a power of two of records", () => {
   assert.throws(() => createEvidenceRing(3), /power of two/);
+});
+
+test("cells are the same numbers as the record, and say when nothing more is written to it", () => {
+  const { ring, write, request } = written(ORDINARY);
+  request.key = 7;
+  const sequence = write(1234);
+  assert.equal(stateOfRecord(ring, sequence), "running");
+  writeOutcome(ring, sequence, ENDED);
+  assert.equal(stateOfRecord(ring, sequence), "final");
+  const record = readRecord(ring, sequence);
+  const cells = createEvidenceCells();
+  assert.ok(record !== null && copyCells(ring, sequence, cells));
+  for (const [index, name] of EVIDENCE_SHAPE.numbers.entries()) assert.equal(cells.numbers[index], record[name], name);
+  for (const name of ["model", "policy", "identity", "family", "key", "answers", "attempt"] as const) {
+    assert.equal(cells.integers[EVIDENCE_SHAPE.integers.indexOf(name)], record[name], name);
+  }
+  assert.deepEqual([record.key, record.answers], [7, 1]);
+  assert.equal(cells.families, 2);
+  assert.deepEqual(Array.from(cells.familyIntegers.subarray(0, 8)), [0, 0, 2, 1001, 1, 1, 1, 1002]);
+  assert.equal(cells.familyNumbers[0], record.families[0]?.depth);
+  for (let more = 0; more < 4; more++) write(2000 + more);
+  assert.equal(stateOfRecord(ring, sequence), "gone");
+  assert.equal(copyCells(ring, sequence, cells), false);
+});
+
+test("a decision without a node is final as it is written", () => {
+  const { ring, write } = written({ nodes: [{ family: "A", maxInFlight: 0 }] });
+  assert.equal(stateOfRecord(ring, write(1)), "final");
 });

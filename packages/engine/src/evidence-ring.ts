@@ -46,7 +46,11 @@ const NUMBERS = [
   "dataAgeMs",
   "retryAfterMs",
   "promptTokens",
+  "promptTokensAtLeast",
   "maxTokens",
+  "expectedTokens",
+  "priceUsdPerHour",
+  "tokensPerSecond",
   "firstByteMs",
   "firstTokenMs",
   "durationMs",
@@ -67,6 +71,8 @@ const INTEGERS = [
   "isStream",
   "hasImages",
   "reason",
+  "answers",
+  "key",
   "identity",
   "family",
   "bookingRaces",
@@ -186,7 +192,12 @@ export function writeDecision(
   floats[f + N.dataAgeMs] = decision.dataAgeMs;
   floats[f + N.retryAfterMs] = decision.retryAfterMs;
   floats[f + N.promptTokens] = request.promptTokens;
+  floats[f + N.promptTokensAtLeast] = request.promptTokensAtLeast;
   floats[f + N.maxTokens] = request.maxTokens;
+  floats[f + N.expectedTokens] = request.expectedTokens;
+  const { row, placement } = decision;
+  floats[f + N.priceUsdPerHour] = row < 0 ? Number.NaN : (table.priceUsdPerHour[row] as number);
+  floats[f + N.tokensPerSecond] = placement < 0 ? Number.NaN : (table.tokensPerSecond[placement] as number);
   floats[f + N.firstByteMs] = Number.NaN;
   floats[f + N.firstTokenMs] = Number.NaN;
   floats[f + N.durationMs] = Number.NaN;
@@ -204,7 +215,9 @@ export function writeDecision(
   ints[i + I.isStream] = request.isStream ? 1 : 0;
   ints[i + I.hasImages] = request.hasImages ? 1 : 0;
   ints[i + I.reason] = decision.reason;
-  ints[i + I.identity] = decision.row < 0 ? -1 : (table.identity[decision.row] as number);
+  ints[i + I.answers] = request.answers;
+  ints[i + I.key] = request.key;
+  ints[i + I.identity] = row < 0 ? -1 : (table.identity[row] as number);
   ints[i + I.family] = decision.family;
   ints[i + I.bookingRaces] = decision.bookingRaces;
   ints[i + I.attempt] = request.dispatches;
@@ -307,6 +320,88 @@ export interface EvidenceFamily {
   excluded: Partial<Record<Exclusion, number>>;
 }
 
+/** Names of the columns of a record, in the order in which `copyCells` gives their cells. */
+export const EVIDENCE_SHAPE = Object.freeze({
+  numbers: NUMBERS,
+  integers: INTEGERS,
+  familyNumbers: ["depth", "estimateMs", "costUsd"] as const,
+  familyIntegers: ["family", "tier", "nodes", "bestIdentity"] as const,
+});
+
+/** Cells of one record, outside the ring. */
+export interface EvidenceCells {
+  readonly numbers: Float64Array;
+  readonly integers: Int32Array;
+  /** Of the families in use, one after the other. */
+  readonly familyNumbers: Float64Array;
+  readonly familyIntegers: Int32Array;
+  /** Nodes left out: family × exclusions + index. */
+  readonly excluded: Uint16Array;
+  /** Families in use. */
+  families: number;
+}
+
+/** Cells to copy records into. */
+export function createEvidenceCells(): EvidenceCells {
+  return {
+    numbers: new Float64Array(NUMBERS.length),
+    integers: new Int32Array(INTEGERS.length),
+    familyNumbers: new Float64Array(EVIDENCE_FAMILIES_MAX * FAMILY_NUMBERS),
+    familyIntegers: new Int32Array(EVIDENCE_FAMILIES_MAX * FAMILY_INTEGERS),
+    excluded: new Uint16Array(EVIDENCE_FAMILIES_MAX * EXCLUSIONS.length),
+    families: 0,
+  };
+}
+
+/**
+ * Copies a record as it is, without an object per number: for whoever reads all of them. False as `readRecord` is null.
+ */
+export function copyCells(ring: EvidenceRing, sequence: number, cells: EvidenceCells): boolean {
+  const slot = sequence & (ring.records - 1);
+  const i = slot * INTS_PER_RECORD;
+  for (let tries = 0; tries < READ_TRIES; tries++) {
+    const lock = Atomics.load(ring.ints, i);
+    if (lock === 0) return false;
+    if (lock % 2 !== 0) continue;
+    if (ring.ints[i + 1] !== sequence) return false;
+    copySlot(ring, slot, cells);
+    if (Atomics.add(ring.ints, i, 0) === lock) return true;
+  }
+  return false;
+}
+
+function copySlot({ floats, ints, shorts }: EvidenceRing, slot: number, cells: EvidenceCells): void {
+  const f = slot * FLOATS_PER_RECORD;
+  const i = slot * INTS_PER_RECORD + 2;
+  for (let index = 0; index < NUMBERS.length; index++) cells.numbers[index] = floats[f + index] as number;
+  for (let index = 0; index < INTEGERS.length; index++) cells.integers[index] = ints[i + index] as number;
+  const families = Math.max(0, Math.min(EVIDENCE_FAMILIES_MAX, ints[i - 2 + I.families] as number));
+  cells.families = families;
+  const number = f + NUMBERS.length;
+  for (let index = 0; index < families * FAMILY_NUMBERS; index++) {
+    cells.familyNumbers[index] = floats[number + index] as number;
+  }
+  const integer = i + INTEGERS.length;
+  for (let index = 0; index < families * FAMILY_INTEGERS; index++) {
+    cells.familyIntegers[index] = ints[integer + index] as number;
+  }
+  const short = slot * SHORTS_PER_RECORD;
+  for (let index = 0; index < families * EXCLUSIONS.length; index++) {
+    cells.excluded[index] = shorts[short + index] as number;
+  }
+}
+
+/** Whether a record is there, and its attempt has ended or never was one: nothing more is written to it. */
+export type RecordState = "final" | "running" | "gone";
+
+/** Looks at two cells of a record. */
+export function stateOfRecord(ring: EvidenceRing, sequence: number): RecordState {
+  const i = (sequence & (ring.records - 1)) * INTS_PER_RECORD;
+  if (Atomics.load(ring.ints, i) === 0 || ring.ints[i + 1] !== sequence) return "gone";
+  const isOver = ring.ints[i + I.outcome] !== 0 || ring.ints[i + I.identity] === -1;
+  return isOver ? "final" : "running";
+}
+
 /** A record as read; indexes are names of the control thread's registries. */
 export interface EvidenceRecord extends Record<(typeof NUMBERS)[number], number> {
   sequence: number;
@@ -320,6 +415,10 @@ export interface EvidenceRecord extends Record<(typeof NUMBERS)[number], number>
   endpoint: Endpoint;
   isStream: boolean;
   hasImages: boolean;
+  /** Answers asked for (`n`). */
+  answers: number;
+  /** Index of the caller's key, -1: none was asked. */
+  key: number;
   reason: Reason;
   identity: number;
   family: number;
@@ -373,6 +472,8 @@ function copyRecord(ring: EvidenceRing, slot: number, sequence: number): Evidenc
     endpoint: nameOf(ENDPOINTS, int("endpoint")),
     isStream: int("isStream") === 1,
     hasImages: int("hasImages") === 1,
+    answers: int("answers"),
+    key: int("key"),
     reason: nameOf(REASONS, int("reason")),
     identity: int("identity"),
     family: int("family"),

@@ -41,6 +41,8 @@ export interface RouteRequest {
   /** Time of admission, engine clock ms. */
   readonly admittedAtMs: number;
 
+  /** Index of the caller's key, for its records; -1: none was asked. */
+  key: number;
   /** Ticket in the saturation queue, 0: never parked. */
   ticket: number;
   /** Attempts that count against `failover.max_attempts`. */
@@ -89,6 +91,7 @@ export function createRouteRequest(start: RouteRequestStart): RouteRequest {
     needs: needsOf(start.endpoint, start.hasImages),
     contextAtLeast: atLeast,
     contextLikely: Math.max(atLeast, contextLikely(start.endpoint, start.promptTokens, start.maxTokens)),
+    key: -1,
     ticket: 0,
     attempts: 0,
     dispatches: 0,

@@ -75,6 +75,8 @@ export interface WorkerKey {
   digest: string;
   /** Row of the key in the limits table; -1: none. */
   limitRow: number;
+  /** Index of its name in records; -1: it has none. */
+  index: number;
 }
 
 /** All keys; an empty list: no key is asked. */

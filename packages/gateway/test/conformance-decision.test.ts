@@ -33,6 +33,7 @@ test("the decision of the vectors has no member that a real one lacks", async (t
     policy: () => "p",
     family: (index: number) => ["H100", "MI300X"][index] ?? null,
     node: () => ({ id: "a", url: a.url }),
+    key: () => null,
   };
   const real = memberPaths(renderDecision(record, names, { id, worker: 0, unixOriginMs: 0, earlier: [] }));
   const shown = readVectors("embeddings-models-decisions.json").find(

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { createFleetTable } from "@zml/engine";
 import { EMPTY_DIRECTORY } from "../src/control/compile-directory.ts";
 import { createNameRegistry } from "../src/control/name-registry.ts";
+import { NOT_KEPT } from "../src/evidence/kept/kept-decisions.ts";
 import { Telemetry } from "../src/telemetry/telemetry.ts";
 
 const OPERATIONS = new URL("../../../docs/operations/", import.meta.url);
@@ -39,6 +40,7 @@ function metricTypes(): Map<string, string> {
     }),
     reloads: () => ({ applied: 0, refused: 0 }),
     busySeconds: () => [],
+    keptDecisions: () => NOT_KEPT,
     unixStartMs: 0,
     sample: () => ({ parked: 0, depth: 0, healthyNodes: 0, priceUsdPerHour: null }),
     live: { nodes: () => [], table: createFleetTable({ nodes: 1, workers: 1 }), version: () => 1, parked: () => 0 },

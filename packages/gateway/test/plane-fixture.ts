@@ -59,6 +59,7 @@ export function fixtureKeys(keys: readonly FixtureKey[]): WorkerKeys {
       models: null,
       policies: null,
       limitRow: -1,
+      index: -1,
     };
     return { ...rights, expiresAtMs: Number.POSITIVE_INFINITY, ...key, digest: keyDigest(PROCESS_PEPPER, value) };
   });

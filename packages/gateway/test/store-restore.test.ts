@@ -61,7 +61,7 @@ test("a backup goes to a place that has no store, and tells it to scripts", asyn
   const { code, text } = await restore({ json: true });
   assert.equal(code, 0, text);
   const { version: _, ...rest } = JSON.parse(text) as { version: number };
-  assert.deepEqual(rest, { folder: storeFolder, objects: 2, has_pepper: true });
+  assert.deepEqual(rest, { folder: storeFolder, objects: 2, has_pepper: true, has_decisions: false });
 });
 
 test("what is no backup of this ZML's is refused, and the store stays as it is", async (t) => {

@@ -30,7 +30,10 @@ export type TimeoutsConfig = Camelized<ConfigFile["timeouts"]>;
 export type FailoverConfig = Camelized<ConfigFile["failover"]>;
 export type Http2Config = Camelized<ConfigFile["data"]["http2"]>;
 export type StoreConfig = Camelized<ConfigFile["store"]>;
-export type EvidenceConfig = Camelized<ConfigFile["evidence"]>;
+export type EvidenceConfig = Omit<Camelized<ConfigFile["evidence"]>, "keep"> & {
+  /** Null: none are kept. */
+  readonly keep: { readonly days: number; readonly bytes: number } | null;
+};
 export type TelemetryConfig = Camelized<ConfigFile["telemetry"]>;
 /** `valueEnv` null: the gateway made the key, and its hash is in the store. */
 export type KeyConfig = Omit<Camelized<ConfigFile["keys"][number]>, "valueEnv"> & { readonly valueEnv: string | null };
@@ -238,7 +241,7 @@ export function completeConfig(
     timeouts,
     failover,
     store: camelize(file.store),
-    evidence: camelize(file.evidence),
+    evidence: { ringRecords: file.evidence.ring_records, keep: file.evidence.keep ?? null },
     telemetry: camelize(file.telemetry),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
     discovery: completeDiscovery(file.discovery),

@@ -267,6 +267,19 @@ export const evidenceSchema = z
         })
         .default(16_384)
         .describe("Decisions that each worker remembers; a power of two."),
+      keep: z
+        .strictObject(
+          {
+            days: field.count({ min: 1, max: 3_650 }).default(7).describe("Older ones are taken out."),
+            bytes: field
+              .count({ min: 8_388_608, max: 2 ** 43 })
+              .default(1_073_741_824)
+              .describe("Size of their file; the oldest are taken out. A million decisions take some 60 MB."),
+          },
+          field.mapping,
+        )
+        .optional()
+        .describe("Keep decisions in the store, for `zml explain` and `zml backtest`. Default: none are kept."),
     },
     field.mapping,
   )

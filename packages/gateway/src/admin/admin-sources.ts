@@ -37,14 +37,25 @@ export interface AdminSources {
   whatIf(call: RoutingCall, changes: WhatIf): WhatIfAnswer;
   prices(): PricesReportJson;
   discovery(): DiscoveryReportJson;
-  findDecision(id: string): DecisionJson | null;
-  recentDecisions(filter: DecisionFilter): DecisionPage;
+  readonly decisions: DecisionSource;
   /** All but the counts of objects. */
   status(): Omit<StatusJson, "objects">;
   reload(): Promise<ReloadResult>;
   /** Version of the configuration that is in force. */
   version(): number;
   readonly nodes: NodeActions;
+}
+
+/** Decisions that are remembered, in the rings and in the store. */
+export interface DecisionSource {
+  /** Null: it is remembered nowhere. @throws StoreFault when the store can't be asked. */
+  find(id: string): Promise<DecisionJson | null>;
+  /** @throws StoreFault when the store can't be asked. */
+  page(filter: DecisionFilter): Promise<DecisionPage>;
+  /** Copies what is kept into a new file; null: nothing is kept. Returns its size, bytes. @throws StoreFault */
+  backup(path: string): Promise<number | null>;
+  /** How far back decisions are remembered, as a sentence without a full stop. */
+  remembered(): string;
 }
 
 /** What an operator does to a running node. Null: there is no such node. */

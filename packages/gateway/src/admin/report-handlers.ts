@@ -15,14 +15,18 @@ import {
 } from "@zml/protocol/admin";
 import { z } from "zod";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
+import { decisionsOfBackup } from "../store/store-files.ts";
 import { AdminProblem, shown } from "./admin-problem.ts";
 import { accountOf, type Principal } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
 import { refuseStoreFault } from "./configuration-handlers.ts";
 import { decodeCursor, encodeCursor } from "./cursor.ts";
 
-/** Where a page ended, by worker. At most 256 workers. */
-const placeSchema = z.array(z.int().min(-1).max(0x7fffffff)).min(1).max(256);
+/** Where a page ended: in the rings, by worker, at most 256; or in what is kept. */
+const placeSchema = z.union([
+  z.array(z.int().min(-1).max(0x7fffffff)).min(1).max(256),
+  z.strictObject({ chunk: z.int().min(0), skip: z.int().min(0).max(1_000_000) }),
+]);
 
 export function reportHandlers(): BoundRoute[] {
   return [
@@ -41,9 +45,10 @@ export function reportHandlers(): BoundRoute[] {
     }),
     bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
     bind(FLEET_ROUTES.discovery, (_input, { sources }) => ({ status: 200, body: sources.discovery() })),
-    bind(DECISION_ROUTES.list, ({ query }, { principal, sources }) => {
+    bind(DECISION_ROUTES.list, async ({ query }, { principal, sources }) => {
       const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);
-      const { items, next, lookedAt } = sources.recentDecisions({
+      const from = decodeCursor(query.cursor, placeSchema);
+      const asked = sources.decisions.page({
         account,
         policy: query.policy ?? null,
         model: query.model ?? null,
@@ -52,8 +57,9 @@ export function reportHandlers(): BoundRoute[] {
         slowerThanMs: query.slower_than_ms ?? null,
         isRedispatched: query.redispatched ?? null,
         limit: query.limit ?? DECISIONS_DEFAULT,
-        from: decodeCursor(query.cursor, placeSchema),
+        from,
       });
+      const { items, next, lookedAt } = await asked.catch(refuseStoreFault);
       const page = {
         items: items.map((item) => decisionFor(item, principal)),
         next_cursor: next === null ? null : encodeCursor(next),
@@ -61,11 +67,11 @@ export function reportHandlers(): BoundRoute[] {
       };
       return { status: 200, body: page };
     }),
-    bind(DECISION_ROUTES.get, ({ params }, { principal, sources }) => {
-      const decision = sources.findDecision(params.id);
+    bind(DECISION_ROUTES.get, async ({ params }, { principal, sources }) => {
+      const decision = await sources.decisions.find(params.id).catch(refuseStoreFault);
       // that another account has such a decision is nothing to tell
       const isOwn = principal.isOperator || decision?.request.account === principal.account;
-      if (decision === null || !isOwn) throw unknownDecision(params.id);
+      if (decision === null || !isOwn) throw unknownDecision(params.id, sources.decisions.remembered());
       return { status: 200, body: decisionFor(decision, principal) };
     }),
     bind(GATEWAY_ROUTES.whoami, (_input, { principal, sources }) => ({
@@ -96,6 +102,8 @@ export function reportHandlers(): BoundRoute[] {
         throw new AdminProblem("invalid_object", "path: there is such a file already: name a new one", { errors });
       }
       const { bytes } = await sources.objects.backup(body.path).catch(refuseStoreFault);
+      const copy = body.decisions === true ? sources.decisions.backup(decisionsOfBackup(body.path)) : null;
+      const decisionsBytes = (await copy?.catch(refuseStoreFault)) ?? null;
       const entry = {
         kind: "",
         account: "",
@@ -105,7 +113,7 @@ export function reportHandlers(): BoundRoute[] {
         after: { path: body.path },
       };
       await sources.objects.note(entry, principal.actor);
-      return { status: 201, body: { path: body.path, bytes } };
+      return { status: 201, body: { path: body.path, bytes, decisions_bytes: decisionsBytes } };
     }),
   ];
 }
@@ -116,11 +124,10 @@ function decisionFor(decision: DecisionJson, { isOperator }: Principal): Decisio
 }
 
 /** What somebody reads who asks for a decision that is not there. */
-function unknownDecision(id: string): AdminProblem {
+function unknownDecision(id: string, remembered: string): AdminProblem {
   return new AdminProblem(
     "not_found",
-    `there is no decision ${shown(id)}: ids stand in the header x-zml-routing, and each worker remembers its last ` +
-      "evidence.ring_records decisions since the start",
+    `there is no decision ${shown(id)}: ids stand in the header x-zml-routing, and ${remembered}`,
   );
 }
 

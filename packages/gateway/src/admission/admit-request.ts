@@ -87,6 +87,7 @@ export async function admitRequest(
   };
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {
+    admission.request.key = rights.keyIndex;
     exchange.routing = { policy: admission.request.policy.name };
     exchange.tally.policy = admission.request.policy.index;
     exchange.tally.model = admission.request.model.index;

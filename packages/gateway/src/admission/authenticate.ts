@@ -11,6 +11,8 @@ export interface CallerRights extends CallRights {
   readonly account: string;
   /** Name of its key; null: no key is asked. */
   readonly key: string | null;
+  /** Index of the key's name in records; -1: none. */
+  readonly keyIndex: number;
   /** Rows in the limits table. */
   readonly rows: CallerRows;
 }
@@ -47,6 +49,7 @@ export class CallerKeys {
       ...ALL_RIGHTS,
       account: DEFAULT_ACCOUNT,
       key: null,
+      keyIndex: -1,
       rows: { key: -1, account: rowOf(accountRows, DEFAULT_ACCOUNT) },
     };
     this.#anybody = { kind: "known", rights };
@@ -81,6 +84,7 @@ function heldKey(key: WorkerKey, accountRow: number): HeldKey {
   const rights: CallerRights = {
     account,
     key: name,
+    keyIndex: key.index,
     models: setOf(models),
     policies: setOf(policies),
     rows: { key: key.limitRow, account: accountRow },

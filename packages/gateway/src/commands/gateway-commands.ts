@@ -64,17 +64,26 @@ export async function reload(terminal: Terminal, options: AdminOptions & { reado
 /** Copies the store of a running gateway, on the gateway's machine. @returns the exit code. */
 export async function backupStore(
   terminal: Terminal,
-  options: AdminOptions & { readonly path: string; readonly json: boolean },
+  options: AdminOptions & { readonly path: string; readonly decisions: boolean; readonly json: boolean },
 ): Promise<number> {
   const answer = await askAdmin(terminal, options, {
     method: "POST",
     path: "/admin/v1/store/backup",
-    body: { path: resolve(options.path) },
+    body: { path: resolve(options.path), ...(options.decisions && { decisions: true }) },
     members: ["path", "bytes"],
-    timeoutMs: 120_000,
+    timeoutMs: 600_000,
   });
   if ("problem" in answer) return tellProblem(terminal, answer);
-  const { path, bytes } = answer.value as { readonly path: string; readonly bytes: number };
-  terminal.out(options.json ? answer.text : `${path} is written, ${bytes} bytes\n`);
+  const {
+    path,
+    bytes,
+    decisions_bytes: kept,
+  } = answer.value as {
+    readonly path: string;
+    readonly bytes: number;
+    readonly decisions_bytes: number | null;
+  };
+  const also = kept === null ? "" : `, with kept decisions of ${kept} bytes beside it`;
+  terminal.out(options.json ? answer.text : `${path} is written, ${bytes} bytes${also}\n`);
   return EXIT.ok;
 }

@@ -107,6 +107,12 @@ const STATUS = {
   admin_address: "127.0.0.1:8081",
   workers: { configured: 3, listening: 2, crashes: 1 },
   store: { state: "degraded", reason: "the disk is full" },
+  decisions: {
+    state: "degraded",
+    reason: "the file is locked",
+    dropped: { overwritten: 3, store: 4 },
+    stored: { records: 1200, oldest_at: "2026-01-01T00:00:00Z" },
+  },
   objects: [
     { kind: "node", total: 3, owners: { file: 2, api: 1, discovery: 0 } },
     { kind: "key", total: 0, owners: { file: 0, api: 0, discovery: 0 } },
@@ -132,6 +138,7 @@ version  12; every serving thread has 11
 threads  2 of 3 serve, 1 crash
 store    degraded: the disk is full
 nodes    1 of 1 healthy, 0 requests running, 0 parked
+decided  1200 decisions kept since 2026-01-01T00:00:00Z, 7 dropped; the file is locked
 objects  3 nodes (2 file, 1 api)
 reloads  2 applied, 1 refused; the last, at 2026-01-01T00:00:00Z, was refused
          zml.yaml:3:1 x

@@ -72,8 +72,9 @@ function addWhole(program: Command, host: ProgramHost): void {
       .command("backup")
       .description("copy the store while it is in use, on the gateway's machine")
       .argument("<path>", "the copy: a file that is not there yet")
+      .option("--decisions", "copy kept decisions too, into a file beside it", false)
       .addOption(jsonOption())
-      .action(async (path: string, options: AdminOptions & { json: boolean }) => {
+      .action(async (path: string, options: AdminOptions & { decisions: boolean; json: boolean }) => {
         const { backupStore } = await import("./gateway-commands.ts");
         host.end(await backupStore(terminal, { ...options, path }));
       }),

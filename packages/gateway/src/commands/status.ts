@@ -21,6 +21,12 @@ interface StatusJson {
   readonly admin_address: string;
   readonly workers: { readonly configured: number; readonly listening: number; readonly crashes: number };
   readonly store: { readonly state: string; readonly reason: string | null };
+  readonly decisions: {
+    readonly state: string;
+    readonly reason: string | null;
+    readonly dropped: { readonly overwritten: number; readonly store: number };
+    readonly stored: { readonly records: number; readonly oldest_at: string | null };
+  };
   readonly objects: readonly {
     readonly kind: string;
     readonly total: number;
@@ -92,6 +98,7 @@ function statusLines({ status: told, totals }: Page, isColoured: boolean): strin
       `${totals.healthy_nodes} of ${totals.nodes} healthy, ${totals.in_flight} requests running, ${totals.parked} parked`,
       totals.nodes > 0 && totals.healthy_nodes === 0 ? "red" : null,
     ],
+    ["decided", decisionsText(told.decisions), told.decisions.state === "degraded" ? "red" : null],
     ["objects", objectsText(told.objects), null],
     ["reloads", reloadsText(reloads), reloads.last?.kind === "refused" ? "red" : null],
   ];
@@ -118,6 +125,13 @@ function reloadsText({ applied, refused, last }: StatusJson["reloads"]): string 
   return last === null
     ? counts
     : `${counts}; the last, at ${last.at}, ${last.kind === "unchanged" ? "changed nothing" : `was ${last.kind}`}`;
+}
+
+function decisionsText({ state, reason, stored, dropped }: StatusJson["decisions"]): string {
+  if (state === "off") return "not kept: set evidence.keep";
+  const lost = dropped.overwritten + dropped.store;
+  const what = `${counted(stored.records, "decision")} kept since ${stored.oldest_at ?? "the start"}, ${lost} dropped`;
+  return reason === null ? what : `${what}; ${reason}`;
 }
 
 function storeText(state: string): string {

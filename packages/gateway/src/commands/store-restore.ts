@@ -32,9 +32,11 @@ export async function storeRestore(terminal: Terminal, options: StoreRestoreOpti
   const folder = resolve(dirname(options.config), config.store.path);
   try {
     const restored = restoreStore({ backup: resolve(options.path), folder, force: options.force });
-    const { version, objects, hasPepper } = restored;
-    if (options.json) terminal.out(`${JSON.stringify({ folder, version, objects, has_pepper: hasPepper })}\n`);
-    else terminal.out(`restored ${folder}: ${counted(objects, "object")}, version ${version}\n`);
+    const { version, objects, hasPepper, hasDecisions } = restored;
+    const told = { folder, version, objects, has_pepper: hasPepper, has_decisions: hasDecisions };
+    const also = hasDecisions ? ", with kept decisions" : "";
+    if (options.json) terminal.out(`${JSON.stringify(told)}\n`);
+    else terminal.out(`restored ${folder}: ${counted(objects, "object")}, version ${version}${also}\n`);
     return EXIT.ok;
   } catch (error) {
     if (!(error instanceof StoreFault)) throw error;

@@ -32,6 +32,7 @@ const LIVE_SECTIONS = [
   "failover",
   "prices",
   "discovery",
+  "evidence",
   "telemetry",
 ] as const;
 /** A section whose changes apply at once. */
@@ -107,6 +108,8 @@ function livePart(config: Config, section: LiveSection): unknown {
       return { ...config.admin, listen: null };
     case "limits":
       return { ...config.limits, nodes: 0 };
+    case "evidence":
+      return { ...config.evidence, ringRecords: 0 };
     default:
       return config[section];
   }

@@ -1,14 +1,12 @@
 /** What the admin port asks of a running gateway, from its parts. */
 
-import type { EvidenceRing, FleetTable } from "@zml/engine";
-import type { DecisionJson, FleetReportJson } from "@zml/protocol/admin";
+import type { FleetTable } from "@zml/engine";
+import type { FleetReportJson } from "@zml/protocol/admin";
 import { adminAccess } from "../admin/admin-access.ts";
 import type { AdminSources } from "../admin/admin-sources.ts";
 import type { AdminAccess } from "../admin/authorize.ts";
 import { pricesReport } from "../cost/index.ts";
-import type { DecisionIds } from "../decision-id.ts";
 import { discoveryReport } from "../discovery/index.ts";
-import { recentDecisions } from "../evidence/recent-decisions.ts";
 import { type WhatIfSources, whatIf } from "../evidence/what-if.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import type { Configuration, Draft } from "./configuration.ts";
@@ -18,21 +16,20 @@ import { NodeActions } from "./node-actions.ts";
 import { workerKeys } from "./worker-view.ts";
 
 /** The parts of a gateway that the admin port reads, and what only the gateway itself can tell or do. */
-export interface AdminParts extends GatewayStatusSources, Pick<AdminSources, "log" | "objects" | "reload" | "metrics"> {
+export interface AdminParts
+  extends GatewayStatusSources,
+    Pick<AdminSources, "log" | "objects" | "decisions" | "reload" | "metrics"> {
   readonly table: FleetTable;
-  readonly rings: readonly EvidenceRing[];
   readonly names: NameRegistry;
-  readonly ids: DecisionIds;
   readonly configuration: Configuration;
   readonly prices: Parameters<typeof pricesReport>[0];
   readonly discovery: Parameters<typeof discoveryReport>[0];
   readonly telemetry: Telemetry;
   report(): FleetReportJson;
-  explain(id: string): DecisionJson | null;
 }
 
 export function adminSources(parts: AdminParts): AdminSources {
-  const { clock, configuration, fleet, ids, names, rings, table, telemetry } = parts;
+  const { clock, configuration, fleet, table, telemetry } = parts;
   return {
     log: parts.log,
     access: accessInForce(configuration),
@@ -47,8 +44,7 @@ export function adminSources(parts: AdminParts): AdminSources {
     whatIf: (call, changes) => whatIf(whatIfSources(parts), call, changes),
     prices: () => pricesReport(parts.prices, clock.nowMs()),
     discovery: () => discoveryReport(parts.discovery, clock.nowMs()),
-    findDecision: (id) => parts.explain(id),
-    recentDecisions: (filter) => recentDecisions(filter, { rings, names, ids }),
+    decisions: parts.decisions,
     status: () => gatewayStatus(parts),
     reload: () => parts.reload(),
     version: () => fleet.version,

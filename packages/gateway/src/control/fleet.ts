@@ -423,7 +423,7 @@ export class Fleet {
     };
     if (!isDeepStrictEqual(settings, this.#settings)) change.settings = settings;
     this.#settings = settings;
-    const keys = workerKeys(this.#secrets, this.#limitRows);
+    const keys = workerKeys(this.#secrets, this.#limitRows, this.#names);
     if (!isDeepStrictEqual(keys, this.#keys)) change.keys = keys;
     this.#keys = keys;
     return change;

@@ -4,6 +4,8 @@ import type { FleetTable } from "@zml/engine";
 import { formatListen, type ListenAddress } from "@zml/protocol";
 import type { StatusJson } from "@zml/protocol/admin";
 import type { Clock } from "../clock.ts";
+import type { KeptDecisions } from "../evidence/kept/kept-decisions.ts";
+import { keptStatus } from "../evidence/kept/kept-status.ts";
 import type { Store } from "../store/store.ts";
 import type { Fleet } from "./fleet.ts";
 import type { FileReloads } from "./reload.ts";
@@ -21,6 +23,7 @@ export interface GatewayStatusSources {
   readonly reloads: FileReloads;
   /** Null: nothing outlives the process. */
   readonly store: Store | null;
+  readonly keptDecisions: KeptDecisions;
   isReady(): boolean;
   addresses(): { readonly data: ListenAddress; readonly admin: ListenAddress };
 }
@@ -40,6 +43,7 @@ export function gatewayStatus(sources: GatewayStatusSources): Omit<StatusJson, "
     admin_address: formatListen(admin),
     workers: { configured: sources.table.workers, listening: workers.listening, crashes: workers.crashes },
     store: storeStatus(store),
+    decisions: keptStatus(sources.keptDecisions.status),
     reloads: { applied: reloads.applied, refused: reloads.refused, last: reloads.last },
   };
 }

@@ -23,7 +23,8 @@ import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook } from "../cost/index.ts";
 import { type DecisionIds, drawIdTail } from "../decision-id.ts";
 import { Discovery } from "../discovery/index.ts";
-import { findDecision } from "../evidence/find-decision.ts";
+import { KeptDecisions } from "../evidence/kept/kept-decisions.ts";
+import { DecisionSearch } from "../evidence/search-decisions.ts";
 import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
@@ -153,6 +154,8 @@ class RunningGateway implements Gateway {
   readonly #discovery: Discovery;
   readonly #learned: LearnedNumbers;
   readonly #store: Store;
+  readonly #keptDecisions: KeptDecisions;
+  readonly #decisions: DecisionSearch;
   /** Null: nothing outlives the process. */
   readonly #kept: KeptState | null;
   readonly #poller: Poller;
@@ -219,6 +222,24 @@ class RunningGateway implements Gateway {
       clock: { nowMs: () => this.#clock.nowMs(), random: () => Math.random() },
       onChange: () => this.#takeNodes(),
     });
+    this.#keptDecisions = new KeptDecisions({
+      folder: storeFolder,
+      rings: this.#rings,
+      ids: this.#ids,
+      sources: {
+        table: this.#table,
+        names: this.#names,
+        fleet: () => this.#fleet,
+        failover: () => this.#configuration.config.failover,
+      },
+      log: this.#log,
+    });
+    this.#decisions = new DecisionSearch({
+      rings: this.#rings,
+      names: this.#names,
+      ids: this.#ids,
+      kept: this.#keptDecisions,
+    });
     this.#periods = new LimitPeriods({
       store: storeFolder === MEMORY ? null : this.#store,
       unixMs: () => Date.now(),
@@ -277,6 +298,7 @@ class RunningGateway implements Gateway {
         version: () => this.#fleet.version,
         parked: () => Atomics.load(this.#table.cells, CELL.parked),
       },
+      keptDecisions: () => this.#keptDecisions.status,
       nowMs: () => this.#clock.nowMs(),
     });
     const { onTakenOver } = options;
@@ -327,6 +349,7 @@ class RunningGateway implements Gateway {
     // what the first polls found is in force before the first request comes
     this.#commit();
     await this.#workers.waitForVersion(this.#fleet.version, ACK_DEADLINE_MS);
+    this.#keptDecisions.configure(this.#configuration.config.evidence.keep);
     const taken = await predecessor?.take();
     if (taken !== undefined) this.#adminPort = await this.#admin.listen(admin, taken.admin);
     this.#dataPort = await this.#workers.listen(data, taken?.data);
@@ -384,6 +407,7 @@ class RunningGateway implements Gateway {
     this.#options.predecessor?.abandon();
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
+    await this.#keptDecisions.stop();
     await this.#kept?.stop();
     await this.#periods.stop();
     await this.#store.close();
@@ -416,7 +440,7 @@ class RunningGateway implements Gateway {
   }
 
   explain(id: string): DecisionJson | null {
-    return findDecision(id, { rings: this.#rings, names: this.#names, unixOriginMs: this.#unixOriginMs });
+    return this.#decisions.findRecent(id);
   }
 
   #host(): ConfigurationHost {
@@ -433,6 +457,7 @@ class RunningGateway implements Gateway {
         this.#setConfig();
         const warnings = this.#commit();
         this.#admin.applyLimits();
+        this.#keptDecisions.configure(config.evidence.keep);
         return { version: this.#fleet.version, warnings };
       },
       waitForVersion: (version, deadlineMs) => this.#workers.waitForVersion(version, deadlineMs),
@@ -452,9 +477,7 @@ class RunningGateway implements Gateway {
       unixOriginMs: this.#unixOriginMs,
       clock: this.#clock,
       table: this.#table,
-      rings: this.#rings,
       names: this.#names,
-      ids: this.#ids,
       fleet: this.#fleet,
       workers: this.#workers,
       configuration: this.#configuration,
@@ -468,7 +491,8 @@ class RunningGateway implements Gateway {
       addresses: () => ({ data: this.dataAddress, admin: this.adminAddress }),
       report: () => this.#report(),
       metrics: () => this.metrics(),
-      explain: (id) => this.explain(id),
+      decisions: this.#decisions,
+      keptDecisions: this.#keptDecisions,
       reload: () => this.reload(),
     };
   }
@@ -527,6 +551,7 @@ class RunningGateway implements Gateway {
     if (!this.#isTakenOver) this.#handover?.close();
     const drained = await this.#workers.drain(graceMs, this.#isTakenOver);
     await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
+    await this.#keptDecisions.stop();
     await this.#kept?.stop();
     await this.#periods.stop();
     await this.#store.close();

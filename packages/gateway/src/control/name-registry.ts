@@ -14,6 +14,9 @@ export const FAMILIES_MAX = 4096;
 /** Nodes (id at url) that one process may ever see, over all reloads: far more than rows, and some 200 MB of names. */
 const IDENTITIES_MAX = 2 ** 20;
 
+/** Keys that one process may ever tell apart in its records: ten thousand accounts, some keys each. */
+const KEYS_MAX = 2 ** 17;
+
 /** A name in two parts: (account, model), (account, policy), (id, url); families have no first part. */
 export interface QualifiedName {
   readonly scope: string;
@@ -72,6 +75,8 @@ export interface NameRegistry {
   readonly families: NameTable;
   /** (url, node id): another url is another endpoint under the same id. */
   readonly identities: NameTable;
+  /** (account, key): names only. */
+  readonly keys: NameTable;
 }
 
 /** @param bounds for tests; each kind's bound has its reason beside it. */
@@ -81,6 +86,7 @@ export function createNameRegistry(bounds: Partial<Record<keyof NameRegistry, nu
     policies: new NameTable(bounds.policies ?? POLICIES_MAX),
     families: new NameTable(bounds.families ?? FAMILIES_MAX),
     identities: new NameTable(bounds.identities ?? IDENTITIES_MAX),
+    keys: new NameTable(bounds.keys ?? KEYS_MAX),
   };
 }
 

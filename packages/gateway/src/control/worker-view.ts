@@ -67,21 +67,33 @@ export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSec
 }
 
 /** The callers' keys, by digest: a worker can check one and never tell one. */
-export function workerKeys({ keys, minted, pepper }: ConfigSecrets, limitRows: LimitRows | null = null): WorkerKeys {
-  const rowOf = ({ account, name }: KeyConfig) => limitRows?.find({ account, key: name }) ?? -1;
+export function workerKeys(
+  { keys, minted, pepper }: ConfigSecrets,
+  limitRows: LimitRows | null = null,
+  names: Pick<NameRegistry, "keys"> | null = null,
+): WorkerKeys {
+  const indexesOf = ({ account, name }: KeyConfig) => ({
+    limitRow: limitRows?.find({ account, key: name }) ?? -1,
+    index: names?.keys.register(account, name) ?? -1,
+  });
   const list = [
-    ...keys.map(({ key, secret }) => workerKey(key, keyDigest(pepper, secret.reveal()), null, rowOf(key))),
-    ...minted.map(({ key, digest, expiresAtMs }) => workerKey(key, digest, expiresAtMs, rowOf(key))),
+    ...keys.map(({ key, secret }) => workerKey(key, keyDigest(pepper, secret.reveal()), null, indexesOf(key))),
+    ...minted.map(({ key, digest, expiresAtMs }) => workerKey(key, digest, expiresAtMs, indexesOf(key))),
   ];
   return { pepper, list, accountRows: limitRows?.accountRows() ?? {} };
 }
 
 /** @param endsAtMs of this value of the key, Unix ms; null: as long as the key itself. */
-function workerKey(key: KeyConfig, digest: string, endsAtMs: number | null, limitRow: number): WorkerKey {
+function workerKey(
+  key: KeyConfig,
+  digest: string,
+  endsAtMs: number | null,
+  indexes: Pick<WorkerKey, "limitRow" | "index">,
+): WorkerKey {
   const { name, account, scopes, models, policies, expiresAt } = key;
   const expiresAtMs = Math.min(
     expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
     endsAtMs ?? Number.POSITIVE_INFINITY,
   );
-  return { name, account, scopes, models, policies, expiresAtMs, digest, limitRow };
+  return { name, account, scopes, models, policies, expiresAtMs, digest, ...indexes };
 }

@@ -12,10 +12,10 @@ export type { DecisionJson } from "@zml/protocol/admin";
  * How far the wall clock of an id and the engine clock of its record may be apart, ms. An id of an earlier run, whose
  * worker and sequence number exist again, is farther off; a wall clock that was set is too, and then nothing is found.
  */
-const CLOCK_TOLERANCE_MS = 5_000;
+export const CLOCK_TOLERANCE_MS = 5_000;
 
 /** Decisions before one that are followed: `failover.max_attempts` is at most 100, refused connects come on top. */
-const EARLIER_MAX = 200;
+export const EARLIER_MAX = 200;
 
 /** Where evidence is. */
 export interface EvidenceSources {
@@ -58,6 +58,7 @@ export function namesOf(registry: NameRegistry): EvidenceNames {
       const found = registry.identities.nameOf(identity);
       return found === null ? null : { id: found.name, url: found.scope };
     },
+    key: (index) => registry.keys.nameOf(index)?.name ?? null,
   };
 }
 

@@ -4,7 +4,11 @@ import { type EvidenceRecord, type EvidenceRing, nextSequence, type Reason, read
 import type { DecisionJson } from "@zml/protocol/admin";
 import { type DecisionIds, encodeDecisionId } from "../decision-id.ts";
 import { type EvidenceSources, namesOf, renderFound } from "./find-decision.ts";
+import type { KeptPlace } from "./kept/kept-messages.ts";
 import type { EvidenceNames } from "./render-decision.ts";
+
+/** In the rings the sequence to look at next, by worker, -1: that ring is through; else a place in what is kept. */
+export type DecisionPlace = readonly number[] | KeptPlace;
 
 /** Which decisions. Null: all. */
 export interface DecisionFilter {
@@ -19,15 +23,15 @@ export interface DecisionFilter {
   readonly isRedispatched: boolean | null;
   /** Decisions of the page. */
   readonly limit: number;
-  /** Where the page before ended: the sequence to look at next, by worker; -1: that ring is through. */
-  readonly from: readonly number[] | null;
+  /** Where the page before ended; null: it is the first. */
+  readonly from: DecisionPlace | null;
 }
 
 /** Decisions of a page. */
 export interface DecisionPage {
   readonly items: readonly DecisionJson[];
   /** Where the next page goes on; null: everything has been looked at. */
-  readonly next: readonly number[] | null;
+  readonly next: DecisionPlace | null;
   readonly lookedAt: number;
 }
 
@@ -38,9 +42,9 @@ const SEQUENCE_MASK = 0x7fffffff;
 
 /** Reads a page. Costs up to 5,000 records, whatever the filter. */
 export function recentDecisions(
-  filter: DecisionFilter,
+  filter: Omit<DecisionFilter, "from"> & { readonly from: readonly number[] | null },
   sources: Pick<EvidenceSources, "rings" | "names"> & { readonly ids: DecisionIds },
-): DecisionPage {
+): DecisionPage & { readonly next: readonly number[] | null } {
   const { rings } = sources;
   const { unixOriginMs, tail } = sources.ids;
   const names = namesOf(sources.names);
@@ -102,7 +106,8 @@ class RingReader {
   }
 }
 
-function passes(record: EvidenceRecord, filter: DecisionFilter, names: EvidenceNames): boolean {
+/** Whether a record is one that was asked for. */
+export function passes(record: EvidenceRecord, filter: Omit<DecisionFilter, "from">, names: EvidenceNames): boolean {
   const { account, policy, model, node, reason, slowerThanMs, isRedispatched } = filter;
   if (reason !== null && record.reason !== reason) return false;
   if (isRedispatched !== null && record.attempt > 1 !== isRedispatched) return false;

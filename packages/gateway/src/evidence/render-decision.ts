@@ -9,6 +9,7 @@ export interface EvidenceNames {
   policy(index: number): string | null;
   family(index: number): string | null;
   node(identity: number): { id: string; url: string } | null;
+  key(index: number): string | null;
 }
 
 /** What surrounds a record. */
@@ -37,6 +38,7 @@ export function renderDecision(record: EvidenceRecord, names: EvidenceNames, con
     request: {
       account: model?.account ?? null,
       model: model?.name ?? null,
+      key: names.key(record.key),
       endpoint: record.endpoint,
       stream: record.isStream,
       prompt_tokens: known(record.promptTokens),
@@ -62,6 +64,7 @@ export function renderDecision(record: EvidenceRecord, names: EvidenceNames, con
       estimate_token_ms: ms(record.estimateTokenMs),
       target_chance: known(record.chance),
       cost_usd: known(record.costUsd),
+      price_usd_per_hour: known(record.priceUsdPerHour),
       headroom_ms: isChosen ? ms(record.latencyTargetMs - record.estimateMs) : null,
       is_trial: record.isTrial,
       data_age_ms: ms(record.dataAgeMs),

@@ -13,14 +13,16 @@ const BUSY_TIMEOUT_MS = 2_000;
 /**
  * Opens and migrates. The file and its folder are made when they are missing.
  *
+ * @param settings pragmas that have to come before anything is written.
  * @throws StoreFault of the kind `newer` or `corrupt` when this file must not be touched; of another kind when it may
  *   work later (a full or read-only disk, a lock).
  */
-export function openDatabase(path: string, migrations: readonly string[] = MIGRATIONS): DatabaseSync {
+export function openDatabase(path: string, migrations: readonly string[] = MIGRATIONS, settings = ""): DatabaseSync {
   let database: DatabaseSync | null = null;
   try {
     if (path !== MEMORY) mkdirSync(dirname(path), { recursive: true });
     database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+    if (settings !== "") database.exec(settings);
     // readers never wait for the writer; a crash of the machine may lose the last seconds, never the file
     database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;");
     migrate(database, path, migrations);

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { MIGRATIONS } from "./migrations.ts";
 import { StoreFault, toStoreFault } from "./store-fault.ts";
-import { PEPPER_FILE, pepperOfBackup, STORE_FILE } from "./store-files.ts";
+import { DECISIONS_FILE, decisionsOfBackup, PEPPER_FILE, pepperOfBackup, STORE_FILE } from "./store-files.ts";
 
 export interface RestoreOptions {
   /** The copy that `zml store backup` made. */
@@ -23,6 +23,8 @@ export interface Restored {
   readonly objects: number;
   /** True: the pepper of its keys came with it. */
   readonly hasPepper: boolean;
+  /** True: kept decisions came with it. */
+  readonly hasDecisions: boolean;
 }
 
 /**
@@ -56,14 +58,48 @@ export function restoreStore({ backup, folder, force }: RestoreOptions): Restore
       chmodSync(`${draft}.pepper`, 0o600);
       renameSync(`${draft}.pepper`, join(folder, PEPPER_FILE));
     }
+    const decisions = decisionsOfBackup(backup);
+    const hasDecisions = existsSync(decisions);
+    if (hasDecisions) putDecisions(decisions, folder, force);
     // what belongs to the file that goes would be read into the one that comes
     for (const rest of ["-wal", "-shm"]) rmSync(`${path}${rest}`, { force: true });
     renameSync(draft, path);
-    return { version: found.version, objects: found.objects, hasPepper };
+    return { version: found.version, objects: found.objects, hasPepper, hasDecisions };
   } catch (error) {
     throw toStoreFault(error, dirname(path) === dirname(backup) ? backup : path);
   } finally {
     for (const rest of ["", "-wal", "-shm", "-journal", ".pepper"]) rmSync(`${draft}${rest}`, { force: true });
+  }
+}
+
+/** Kept decisions of the backup, in the place of those that are there. */
+function putDecisions(backup: string, folder: string, force: boolean): void {
+  const path = join(folder, DECISIONS_FILE);
+  const draft = `${path}.restoring`;
+  try {
+    if (existsSync(path) && !force) {
+      throw new StoreFault(
+        "unreachable",
+        `there are kept decisions at ${path} already: restore with --force to replace them`,
+      );
+    }
+    copyFileSync(backup, draft);
+    const database = new DatabaseSync(draft);
+    try {
+      const verdict = database.prepare("PRAGMA quick_check(1)").get()?.["quick_check"];
+      const { count } = database.prepare("SELECT count(*) AS count FROM sqlite_schema WHERE name = 'chunks'").get() as {
+        count: number;
+      };
+      if (verdict !== "ok" || count !== 1) {
+        throw new StoreFault("corrupt", `the file ${backup} holds no kept decisions, or is damaged: move it away`);
+      }
+    } finally {
+      database.close();
+    }
+    for (const rest of ["-wal", "-shm"]) rmSync(`${path}${rest}`, { force: true });
+    renameSync(draft, path);
+  } finally {
+    for (const rest of ["", "-wal", "-shm", "-journal"]) rmSync(`${draft}${rest}`, { force: true });
   }
 }
 

@@ -5,8 +5,10 @@ import type { Ending } from "@zml/engine";
 import type { HistoryJson, MoneyJson } from "@zml/protocol/admin";
 import type { FleetReportJson } from "../control/fleet-report.ts";
 import type { FleetSample } from "../control/fleet-sample.ts";
+import type { KeptStatus } from "../evidence/kept/kept-decisions.ts";
 import { fleetMetrics } from "./fleet-metrics.ts";
 import { History } from "./history.ts";
+import { keptMetrics } from "./kept-metrics.ts";
 import { LiveFeed, type LiveSources } from "./live-feed.ts";
 import type { MetricFamily } from "./metric-family.ts";
 import { Money, type MoneyOptions } from "./money.ts";
@@ -19,6 +21,7 @@ export interface TelemetryOptions extends RequestMetricsOptions, MoneyOptions {
   readonly fleet: () => FleetReportJson;
   /** Reloads that were applied, and those that were refused, since the start. */
   readonly reloads: () => { readonly applied: number; readonly refused: number };
+  readonly keptDecisions: () => KeptStatus;
   readonly busySeconds: () => readonly { readonly worker: number; readonly seconds: number }[];
   readonly unixStartMs: number;
   readonly sample: () => FleetSample;
@@ -109,6 +112,7 @@ export class Telemetry {
       ...this.requests.families(),
       ...this.money.families(),
       ...fleetMetrics(fleet()),
+      ...keptMetrics(this.#options.keptDecisions()),
       reloaded,
       ...processMetrics(unixStartMs),
     ];

@@ -147,9 +147,19 @@ export const backupBody = z.strictObject({
     .min(1)
     .max(4096)
     .describe("Where the copy is written, on the gateway's machine: an absolute path of a file that does not exist."),
+  decisions: z
+    .boolean()
+    .optional()
+    .describe("Copy kept decisions too, beside it with `.decisions` at the end. Gigabytes, maybe. Default: false."),
 });
 
-export const backupSchema = z.object({ path: z.string(), bytes: z.int() }).meta({ id: "Backup" });
+export const backupSchema = z
+  .object({
+    path: z.string(),
+    bytes: z.int(),
+    decisions_bytes: z.int().nullable().describe("Null: none are kept, or they were not asked for."),
+  })
+  .meta({ id: "Backup" });
 
 export const statusSchema = z
   .object({
@@ -168,6 +178,24 @@ export const statusSchema = z
         .describe("`degraded`: changes are refused, traffic runs. `none`: nothing outlives the process."),
       reason: z.string().nullable(),
     }),
+    decisions: z
+      .object({
+        state: z.enum(["off", "ok", "degraded"]).describe("`off`: `evidence.keep` is not set, or there is no store."),
+        reason: z.string().nullable(),
+        kept: z.int().describe("Records written since the start."),
+        dropped: z.object({
+          overwritten: z.int().describe("Overwritten in a ring before they were read."),
+          store: z.int().describe("The same, while the store could not be written."),
+        }),
+        unfinished: z.int().describe("Records without an outcome: their attempt outlived the ring."),
+        stored: z.object({
+          records: z.int(),
+          bytes: z.int(),
+          oldest_at: z.iso.datetime().nullable(),
+          newest_at: z.iso.datetime().nullable(),
+        }),
+      })
+      .describe("Decisions that the store keeps."),
     objects: z.array(
       z.object({
         kind: z.enum(OBJECT_KINDS),

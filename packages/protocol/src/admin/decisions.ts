@@ -65,6 +65,7 @@ export const decisionSchema = z
     request: z.object({
       account: z.string().nullable(),
       model: z.string().nullable(),
+      key: z.string().nullable().describe("Name of the caller's key; null: none was asked."),
       endpoint: z.enum(ENDPOINTS),
       stream: z.boolean(),
       prompt_tokens: z.number().nullable().describe("Estimated from the size of the body."),
@@ -93,6 +94,7 @@ export const decisionSchema = z
       estimate_token_ms: z.number().nullable().describe("Time per further token, as predicted."),
       target_chance: z.number().nullable().describe("Predicted probability that it meets its targets, 0 to 1."),
       cost_usd: z.number().nullable(),
+      price_usd_per_hour: z.number().nullable().describe("Of the chosen node."),
       headroom_ms: z.number().nullable(),
       is_trial: z.boolean(),
       data_age_ms: z.number().nullable().describe("Age of the node's last good poll."),

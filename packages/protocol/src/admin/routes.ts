@@ -206,11 +206,12 @@ export const DECISION_ROUTES = {
     path: "/admin/v1/decisions",
     tag: "decisions",
     summary: "List recent decisions",
-    description: "Newest first, as far as each worker remembers them (`evidence.ring_records`).",
+    description:
+      "Newest first, as far as each worker remembers them (`evidence.ring_records`), then those that the store keeps (`evidence.keep`). A page may end before it is full.",
     access: "read",
     query: decisionsQuery,
     answers: { 200: { description: "A page.", schema: decisionPageSchema } },
-    problems: ["other_account"],
+    problems: ["other_account", "store_unavailable"],
   }),
   get: route({
     id: "get_decision",
@@ -223,7 +224,7 @@ export const DECISION_ROUTES = {
       id: z.string().min(1).max(128).describe("The member `decision` of the header `x-zml-routing`."),
     }),
     answers: { 200: { description: "The decision.", schema: decisionSchema } },
-    problems: ["not_found"],
+    problems: ["not_found", "store_unavailable"],
   }),
   whatIf: route({
     id: "decide",

@@ -6,6 +6,8 @@ import { createFleetTable } from "@zml/engine";
 import { ADMIN_PROBLEMS, type FleetReportJson, type ProblemJson, problemSchema } from "@zml/protocol/admin";
 import { SILENT_LOG } from "../../control/gateway-log.ts";
 import { createNameRegistry } from "../../control/name-registry.ts";
+import { NOT_KEPT } from "../../evidence/kept/kept-decisions.ts";
+import { keptStatus } from "../../evidence/kept/kept-status.ts";
 import { History } from "../../telemetry/history.ts";
 import { LiveFeed } from "../../telemetry/live-feed.ts";
 import { moneyReport } from "../../telemetry/money-report.ts";
@@ -161,8 +163,12 @@ function cannedSources(
     }),
     prices: () => ({ feeds: [], prices: [] }),
     discovery: () => ({ sources: [] }),
-    findDecision: () => null,
-    recentDecisions: () => ({ items: [], next: null, lookedAt: 0 }),
+    decisions: {
+      find: async () => null,
+      page: async () => ({ items: [], next: null, lookedAt: 0 }),
+      remembered: () => "none is remembered",
+      backup: async () => null,
+    },
     version: () => 1,
     reload: async () => ({ kind: "unchanged" }),
     status: () => ({
@@ -176,6 +182,7 @@ function cannedSources(
       admin_address: "127.0.0.1:2",
       workers: { configured: 1, listening: 1, crashes: 0 },
       store: { state: "ok", reason: null },
+      decisions: keptStatus(NOT_KEPT),
       reloads: { applied: 0, refused: 0, last: null },
     }),
     nodes: {

@@ -10,8 +10,8 @@ import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
 import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
-import { P } from "./predict.ts";
-import { F, type StartShare, type Weigher, weigherOf } from "./weigh.ts";
+import { P, PREDICTION_CELLS, type StartShare } from "./predict.ts";
+import { F, type Weigher, weigherOf } from "./weigh.ts";
 
 /** Outcomes up to which a family counts as not measured. */
 const MEASURED_SAMPLES = 32;
@@ -38,7 +38,6 @@ interface Choice {
   request: RouteRequest;
   decision: Decision;
   weigher: Weigher;
-  startShareOf: StartShare;
 }
 
 /**
@@ -53,7 +52,7 @@ export function choosePredicted(
   decision: Decision,
 ): true {
   const weigher = weigherOf(table);
-  const choice: Choice = { table, request, decision, weigher, startShareOf };
+  const choice: Choice = { table, request, decision, weigher };
   const { count } = decision.candidates;
   const { costPriority } = request.policy;
   const { found } = weigher;
@@ -94,20 +93,25 @@ function bestOf(choice: Choice, family: number, isInOrder: boolean): number {
   // where nothing has a price the time of nodes compares, in any unit
   const unitUsd = fairUsd < Number.POSITIVE_INFINITY ? fairUsd : 1;
   const worth = MISS_WORTH * (isLatency ? fairMs : isBalanced ? 1 : unitUsd);
-  const unitMs = isBalanced ? leftMs(weigher) : 1;
+  const perMs = isLatency ? 1 : isBalanced ? 1 / leftMs(weigher) : 0;
+  const perUsd = isBalanced ? 1 / unitUsd : 1;
   let harms = HARMS_MAX;
   let best = -1;
   let bestTier = Number.POSITIVE_INFINITY;
   let bestScore = Number.POSITIVE_INFINITY;
   for (let candidate = 0; candidate < count && harms > 0; candidate++) {
-    if (isFeasible[candidate] === 0) continue;
-    const of = families[indexes[candidate] as number] as number;
+    const index = indexes[candidate] as number;
+    const of = families[index] as number;
     if (family >= 0 && of !== family) continue;
     const tier = isInOrder ? (chainTiers[positionOfFamily[of] as number] as number) : 0;
-    const ms = responseMs[candidate] as number;
-    let score = isLatency ? ms : (costUsd[candidate] as number);
-    if (isBalanced) score = score / unitUsd + ms / unitMs;
-    if (tier > bestTier || (tier === bestTier && score >= bestScore)) continue;
+    if (tier > bestTier) continue;
+    const ofTime = perMs * (responseMs[candidate] as number);
+    const least = isLatency ? ofTime : ofTime + perUsd * (costUsd[candidate] as number);
+    // asked before what half of the nodes fail: which half, nobody can guess
+    if (tier === bestTier && least >= bestScore) continue;
+    if (isFeasible[candidate] === 0) continue;
+    let score = isLatency ? ofTime : ofTime + perUsd * weigher.costOf(request, index, candidate);
+    if (tier === bestTier && score >= bestScore) continue;
     harms -= 1;
     score += worth * harmOf(choice, candidate);
     if (tier === bestTier && score >= bestScore) continue;
@@ -196,15 +200,14 @@ function leastLoaded({ table, request, decision }: Choice): number {
 }
 
 /** Misses that the request is expected to bring on a candidate: its own, and those of residents. */
-function harmOf({ request, decision, weigher, startShareOf }: Choice, candidate: number): number {
+function harmOf({ request, decision, weigher }: Choice, candidate: number): number {
   const { index: indexes, responseMs } = decision.candidates;
   const index = indexes[candidate] as number;
   const row = request.model.rows[index] as number;
   const placement = request.model.placements[index] as number;
-  const { chances, targets, predictor } = weigher;
-  weigher.predictOn(row, placement, startShareOf);
-  const own = chances.own(placement, predictor.cells, responseMs[candidate] as number, targets);
-  return own + chances.residents(row, placement, predictor.cells);
+  const { chances, targets } = weigher;
+  const own = chances.own(candidate, placement, responseMs[candidate] as number, targets);
+  return own + chances.residents(candidate, row, placement);
 }
 
 /** Writes the choice; in the evidence the chosen node stands for its family. */
@@ -219,24 +222,24 @@ function take(choice: Choice, candidate: number, reason: ChoiceReason): true {
   const response = candidates.responseMs[candidate] as number;
   const { cells } = weigher.predictor;
   const { targets, ask } = weigher;
-  weigher.predictOn(row, placement, choice.startShareOf);
-  const firstMs = cells[P.firstMs] as number;
-  const tokenMs = cells[P.tokenMs] as number;
+  const at = candidate * PREDICTION_CELLS;
+  const firstMs = cells[at + P.firstMs] as number;
+  const tokenMs = cells[at + P.tokenMs] as number;
   decision.row = row;
   decision.placement = placement;
   decision.family = families[index] as number;
   decision.position = request.policy.positionOfFamily[decision.family] as number;
   decision.reason = REASONS.indexOf(reason);
-  decision.depth = cells[P.depth] as number;
+  decision.depth = cells[at + P.depth] as number;
   decision.estimateMs = response;
-  decision.costUsd = isCostWeighed ? (candidates.costUsd[candidate] as number) : Number.NaN;
+  decision.costUsd = isCostWeighed ? weigher.costOf(request, index, candidate) : Number.NaN;
   evidence.best[decision.position] = index;
   evidence.depth[decision.position] = decision.depth;
   evidence.estimateMs[decision.position] = response;
   evidence.costUsd[decision.position] = decision.costUsd;
   decision.firstMs = firstMs;
   decision.tokenMs = tokenMs;
-  decision.chance = 1 - weigher.chances.own(placement, cells, response, targets);
+  decision.chance = 1 - weigher.chances.own(candidate, placement, response, targets);
   // who is lost already holds nobody back
   const promisedMs = Math.min(targets.tokenMs, (targets.responseMs - firstMs) / ask.outputTokens);
   decision.promisedTokenMs = promisedMs < Number.POSITIVE_INFINITY && tokenMs <= promisedMs ? promisedMs : Number.NaN;

@@ -11,7 +11,7 @@ import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
 import { choosePredicted } from "./choose-predicted.ts";
 import { costUsd, type Estimator, meetsTargets } from "./estimate.ts";
-import type { StartShare } from "./weigh.ts";
+import type { StartShare } from "./predict.ts";
 
 /** Fills the choice of `decision` (row, placement, reason, estimate, cost). Returns false when there is no candidate. */
 export function choose(

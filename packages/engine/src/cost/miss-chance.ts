@@ -4,7 +4,7 @@
  */
 
 import { type FleetTable, TARGET_CLASSES } from "../fleet-table.ts";
-import { P } from "./predict.ts";
+import { P, PREDICTION_CELLS, predictorOf } from "./predict.ts";
 
 /** Normal quantile of the spread's probability (`PROMISE`, 0.95). */
 const PROMISE_Z = 1.645;
@@ -18,12 +18,12 @@ export interface Targets {
   responseMs: number;
 }
 
-/** Chances of one table. */
+/** Chances of one table, for candidates that its predictor was asked about last. */
 export interface MissChances {
   /** Probability that a request misses: that of its worst target, since it is one load that makes all of them late. */
-  own(placement: number, cells: Float64Array, responseMs: number, targets: Targets): number;
+  own(candidate: number, placement: number, responseMs: number, targets: Targets): number;
   /** Misses that a request is expected to bring among those who run on the node: their steps get slower. O(classes). */
-  residents(row: number, placement: number, cells: Float64Array): number;
+  residents(candidate: number, row: number, placement: number): number;
 }
 
 const chances = new WeakMap<FleetTable, MissChances>();
@@ -49,25 +49,30 @@ function missChance(predictedMs: number, targetMs: number, spread: number): numb
 /** Closes over the columns, as the predictor does. */
 function createMissChances(table: FleetTable): MissChances {
   const { firstSpread, tokenSpread, kvCapacityTokens, classTargetUs, tightestUs } = table;
+  const predictor = predictorOf(table);
   const { class0, class1, class2, class3, class4, class5, class6, class7 } = table.total;
   const counts = [class0, class1, class2, class3, class4, class5, class6, class7];
   return {
-    own(placement, cells, responseMs, targets) {
+    own(candidate, placement, responseMs, targets) {
+      const { cells } = predictor;
+      const at = candidate * PREDICTION_CELLS;
       const first = firstSpread[placement] as number;
       const token = tokenSpread[placement] as number;
       const miss = Math.max(
-        missChance(cells[P.firstMs] as number, targets.firstMs, first),
-        missChance(cells[P.tokenMs] as number, targets.tokenMs, token),
+        missChance(cells[at + P.firstMs] as number, targets.firstMs, first),
+        missChance(cells[at + P.tokenMs] as number, targets.tokenMs, token),
         missChance(responseMs, targets.responseMs, first > token ? first : token),
       );
       // it waits until memory is free, or makes another one wait: half of the chance is what nobody knows better
-      return (cells[P.kvTokens] as number) > (kvCapacityTokens[placement] as number) ? (1 + miss) / 2 : miss;
+      return (cells[at + P.kvTokens] as number) > (kvCapacityTokens[placement] as number) ? (1 + miss) / 2 : miss;
     },
-    residents(row, placement, cells) {
+    residents(candidate, row, placement) {
       if (tightestUs[row] === 0) return 0;
+      const { cells } = predictor;
+      const at = candidate * PREDICTION_CELLS;
       const spread = tokenSpread[placement] as number;
-      const afterMs = cells[P.residentMs] as number;
-      const beforeMs = cells[P.beforeMs] as number;
+      const afterMs = cells[at + P.residentMs] as number;
+      const beforeMs = cells[at + P.beforeMs] as number;
       const first = row * TARGET_CLASSES;
       let misses = 0;
       for (let targetClass = 1; targetClass < TARGET_CLASSES; targetClass++) {

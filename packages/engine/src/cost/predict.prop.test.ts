@@ -56,7 +56,8 @@ function predicted(table: FleetTable, on: NodeLoad, of: Ask, limit = Number.NaN)
   table.total.plainPromptTokens[0] = on.plainTokens;
   table.concurrencyLimit[0] = limit;
   const predictor = predictorOf(table);
-  predictor.predict(of, 0, 0);
+  const model = { rows: Int32Array.of(0), placements: Int32Array.of(0) };
+  predictor.predict(of, model, { index: Int32Array.of(0), count: 1 }, () => 1);
   const cell = (name: keyof typeof P) => predictor.cells[P[name]] as number;
   return Object.fromEntries(Object.keys(P).map((name) => [name, cell(name as keyof typeof P)])) as Record<
     keyof typeof P,

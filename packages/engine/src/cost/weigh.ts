@@ -13,7 +13,15 @@ import { isRankedLast } from "../load.ts";
 import type { RouteRequest } from "../route-request.ts";
 import { isPromptOnly, promptTokensOf } from "./estimate.ts";
 import { type MissChances, missChancesOf, type Targets } from "./miss-chance.ts";
-import { type Ask, meanPromptOf, P, type Predictor, predictorOf } from "./predict.ts";
+import {
+  type Ask,
+  meanPromptOf,
+  P,
+  PREDICTION_CELLS,
+  type Predictor,
+  predictorOf,
+  type StartShare,
+} from "./predict.ts";
 
 /** Predictions of a model that are off by more than this, as |ln|, are not used: a factor of 2 tells no target. */
 const UNTRUSTED = Math.log(2);
@@ -28,23 +36,18 @@ const INFEASIBLE = 1e9;
 
 const HOURS_PER_MS = 1 / 3_600_000;
 
-/** Share of its speed with which a node in its slow start counts, 0.1 to 1. */
-export type StartShare = (row: number) => number;
-
 /** Cells of what a pass found out about all candidates. */
 export const F = {
   /** Least cost on a node that is full of such requests, USD: what a miss is measured in. Infinity: no price is known. */
   fairUsd: 0,
   /** Least predicted response, ms. */
   fairMs: 1,
+  /** The candidate that costs least, whether or not it meets the targets; in `latency` none. */
+  cheapest: 4,
   /** Candidates whose predictions are not to be trusted. */
   untrusted: 2,
-  /** Candidates of unknown price. */
+  /** Candidates of unknown price; in `latency` not counted. */
   unpriced: 3,
-  /** Highest known price, USD per hour; NaN: none. */
-  highestUsd: 4,
-  /** The candidate that costs least, whether or not it meets the targets. */
-  cheapest: 5,
 } as const;
 
 /** The weigher of one table. Its scratch is that of the request weighed last. */
@@ -56,12 +59,15 @@ export interface Weigher {
   /** By `F`. */
   readonly found: Float64Array;
   /**
-   * Fills `isFeasible`, `responseMs` and `costUsd` of all candidates, `found`, and the evidence of each family: its best
-   * feasible candidate, or its best one. O(candidates).
+   * Fills `isFeasible`, `responseMs` and, but in `latency`, what the request costs at least (`costUsd`) of all candidates,
+   * `found`, and the evidence of each family: its best feasible candidate, or its best one. O(candidates).
    */
   weigh(request: RouteRequest, decision: Decision, startShareOf: StartShare): void;
-  /** Predicts on one node anew; `predictor.cells` hold it. */
-  predictOn(row: number, placement: number, startShareOf: StartShare): void;
+  /**
+   * Cost on a candidate that was weighed, USD. Worked out where the least that it can be does not settle the matter: most
+   * of a large fleet costs more than what was found already. The highest known price stands for one that is not known.
+   */
+  costOf(request: RouteRequest, index: number, candidate: number): number;
 }
 
 const weighers = new WeakMap<FleetTable, Weigher>();
@@ -79,12 +85,15 @@ export function weigherOf(table: FleetTable): Weigher {
 /** Closes over the columns, as the pass of availability does. */
 function createWeigher(table: FleetTable): Weigher {
   const { stepBaseMs, stepPerRequestMs, stepPerKvTokenMs, stepPerPromptTokenMs, firstSpread, tokenSpread } = table;
-  const { kvCapacityTokens, predictionError, predictorSamples, priceUsdPerHour, tightestUs, warmUntil } = table;
+  const { kvCapacityTokens, predictionError, predictorSamples, priceUsdPerHour, tightestUs } = table;
   const predictor = predictorOf(table);
-  const { cells } = predictor;
   const ask: Ask = { promptTokens: 0, outputTokens: 1, meanPromptTokens: 0 };
   const targets: Targets = { firstMs: 0, tokenMs: 0, responseMs: 0 };
-  const found = new Float64Array(6);
+  const found = new Float64Array(5);
+  let promiseMs = 0;
+  let usualKvTokens = 0;
+  let promptsPerOutput = 0;
+  let unknownUsd = 1;
 
   function prepare(request: RouteRequest): void {
     const { policy, isStream } = request;
@@ -94,14 +103,9 @@ function createWeigher(table: FleetTable): Weigher {
     targets.firstMs = isStream ? orNone(policy.ttftTargetMs) : Number.POSITIVE_INFINITY;
     targets.tokenMs = isStream ? orNone(policy.tokenTargetMs) : Number.POSITIVE_INFINITY;
     targets.responseMs = orNone(policy.latencyTargetMs);
-  }
-
-  function predictOn(row: number, placement: number, startShareOf: StartShare): void {
-    predictor.predict(ask, row, placement);
-    // alone on it a request is as fast as ever: only company waits until the node is warm
-    if (warmUntil[row] === 0 || cells[P.depth] === 0) return;
-    const share = startShareOf(row);
-    for (const cell of [P.firstMs, P.tokenMs, P.residentMs]) cells[cell] = (cells[cell] as number) / share;
+    promiseMs = Math.min(targets.tokenMs, targets.responseMs / ask.outputTokens);
+    usualKvTokens = ask.meanPromptTokens + ask.outputTokens / 2;
+    promptsPerOutput = ask.meanPromptTokens / ask.outputTokens;
   }
 
   function weigh(
@@ -110,118 +114,138 @@ function createWeigher(table: FleetTable): Weigher {
     startShareOf: StartShare,
   ): void {
     prepare(request);
+    predictor.predict(ask, request.model, candidates, startShareOf);
+    const { cells } = predictor;
     const { index: indexes, isFeasible, responseMs, costUsd, count, rankedLast } = candidates;
     const { best, rank: ranks, depth: depths, estimateMs: estimates, costUsd: costs } = evidence;
     const { rows, placements, families } = request.model;
     const { positionOfFamily } = request.policy;
     const isCostWeighed = request.policy.costPriority !== "latency";
     for (let position = 0; position < positions; position++) ranks[position] = Number.POSITIVE_INFINITY;
-    const { outputTokens, meanPromptTokens } = ask;
+    if (isCostWeighed) notePrices(request, candidates);
+    const { outputTokens } = ask;
     const { firstMs: firstTargetMs, tokenMs: tokenTargetMs, responseMs: responseTargetMs } = targets;
-    const promiseMs = Math.min(tokenTargetMs, responseTargetMs / outputTokens);
     const isUnsaid = promiseMs === Number.POSITIVE_INFINITY;
     const skipsOverloaded = rankedLast > 0 && rankedLast < count;
-    const promptsPerOutput = meanPromptTokens / outputTokens;
-    const contextTokens = meanPromptTokens + outputTokens / 2;
     let cheapest = 0;
     let leastUsd = Number.POSITIVE_INFINITY;
     let untrusted = 0;
-    let unpriced = 0;
-    let highestUsd = Number.NaN;
     let fairUsd = Number.POSITIVE_INFINITY;
     let fairMs = Number.POSITIVE_INFINITY;
     for (let candidate = 0; candidate < count; candidate++) {
       const index = indexes[candidate] as number;
       const row = rows[index] as number;
       const placement = placements[index] as number;
-      predictOn(row, placement, startShareOf);
-      const depth = cells[P.depth] as number;
-      const firstMs = cells[P.firstMs] as number;
-      const tokenMs = cells[P.tokenMs] as number;
-      const residentMs = cells[P.residentMs] as number;
+      const at = candidate * PREDICTION_CELLS;
+      const depth = cells[at + P.depth] as number;
+      const firstMs = cells[at + P.firstMs] as number;
+      const tokenMs = cells[at + P.tokenMs] as number;
       const response = firstMs + (outputTokens - 1) * tokenMs;
       responseMs[candidate] = response;
       if (response < fairMs) fairMs = response;
       const firstFactor = firstSpread[placement] as number;
       const tokenFactor = tokenSpread[placement] as number;
-      const baseMs = stepBaseMs[placement] as number;
-      // a request on a node that is full: its share of the step there
-      const slopeMs =
-        (stepPerRequestMs[placement] as number) +
-        (stepPerKvTokenMs[placement] as number) * contextTokens +
-        (stepPerPromptTokenMs[placement] as number) * promptsPerOutput;
-      const certainty = 1 / tokenFactor;
-      const ownMs = shareOf(promiseMs * certainty, baseMs, slopeMs);
-      const heldUs = tightestUs[row] as number;
-      let shareMs = ownMs;
-      let conversionMs = 0;
-      if (depth > 0 && heldUs !== 0 && heldUs < promiseMs * 1000) {
-        shareMs = shareOf(heldUs * 0.001 * certainty, baseMs, slopeMs);
-      } else if (depth > 0 && heldUs !== promiseMs * 1000) {
-        const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs * 0.001;
-        const looseMs = shareOf(heldMs * certainty, baseMs, slopeMs);
-        if (looseMs < ownMs) conversionMs = depth * (ownMs - looseMs);
-      }
-      const nodeMs = cells[P.nodeMs] as number;
-      const takenMs = outputTokens * shareMs;
-      const hours = ((nodeMs > takenMs ? nodeMs : takenMs) + outputTokens * conversionMs) * HOURS_PER_MS;
-      const price = priceUsdPerHour[row] as number;
-      // below 0 until the highest known price stands for the unknown
-      const usd = price >= 0 ? price * hours : -hours;
-      costUsd[candidate] = usd;
-      if (usd < leastUsd) {
-        leastUsd = usd;
-        cheapest = candidate;
-      }
-      if (price >= 0) {
-        if (!(price <= highestUsd)) highestUsd = price;
-        const fair = price * ((cells[P.prefillMs] as number) + outputTokens * ownMs) * HOURS_PER_MS;
-        if (fair > 0 && fair < fairUsd) fairUsd = fair;
-      } else unpriced += 1;
       const responseFactor = firstFactor > tokenFactor ? firstFactor : tokenFactor;
-      const isWithin =
-        firstMs * firstFactor <= firstTargetMs &&
-        tokenMs * tokenFactor <= tokenTargetMs &&
-        response * responseFactor <= responseTargetMs &&
-        !(depth > 0 && heldUs !== 0 && residentMs * tokenFactor * 1000 > heldUs) &&
-        !(depth > 0 && isUnsaid && residentMs > UNSAID_STEPS * baseMs) &&
-        !((cells[P.kvTokens] as number) > (kvCapacityTokens[placement] as number));
-      const isFit = isWithin && !(skipsOverloaded && isRankedLast(table, row));
-      isFeasible[candidate] = isFit ? 1 : 0;
+      // as numbers, since half of the nodes fail one or the other, and a branch that is guessed wrong costs more than all
+      let isFit =
+        Number(firstMs * firstFactor <= firstTargetMs) &
+        Number(tokenMs * tokenFactor <= tokenTargetMs) &
+        Number(response * responseFactor <= responseTargetMs) &
+        Number(!((cells[at + P.kvTokens] as number) > (kvCapacityTokens[placement] as number)));
+      if (depth > 0) {
+        const residentMs = cells[at + P.residentMs] as number;
+        const heldUs = tightestUs[row] as number;
+        if (heldUs !== 0) isFit &= Number(residentMs * tokenFactor * 1000 <= heldUs);
+        if (isUnsaid) isFit &= Number(residentMs <= UNSAID_STEPS * (stepBaseMs[placement] as number));
+      }
+      if (skipsOverloaded && isRankedLast(table, row)) isFit = 0;
+      isFeasible[candidate] = isFit;
+      if ((predictionError[placement] as number) > UNTRUSTED && (predictorSamples[placement] as number) > SAMPLES_MIN) {
+        untrusted += 1;
+      }
       const position = positionOfFamily[families[index] as number] as number;
-      const score = isCostWeighed ? usd : response;
-      const rank = isFit ? score : score + INFEASIBLE;
+      const penalty = INFEASIBLE * (1 - isFit);
+      let score = response;
+      if (isCostWeighed) {
+        const price = priceUsdPerHour[row] as number;
+        const usdPerMs = (price >= 0 ? price : unknownUsd) * HOURS_PER_MS;
+        const least = usdPerMs * (cells[at + P.nodeMs] as number);
+        costUsd[candidate] = least;
+        if (least >= leastUsd && least + penalty >= (ranks[position] as number)) continue;
+        score = usdPerMs * chargedMs(candidate, row, placement);
+        const fullMs = (cells[at + P.prefillMs] as number) + outputTokens * fullShareMs(placement, promiseMs);
+        if (price > 0 && usdPerMs * fullMs < fairUsd) fairUsd = usdPerMs * fullMs;
+        if (score < leastUsd) {
+          leastUsd = score;
+          cheapest = candidate;
+        }
+      }
+      const rank = score + penalty;
       if (rank < (ranks[position] as number)) {
         ranks[position] = rank;
         best[position] = index;
         depths[position] = depth;
         estimates[position] = response;
-        if (isCostWeighed) costs[position] = usd;
-      }
-      if ((predictionError[placement] as number) > UNTRUSTED && (predictorSamples[placement] as number) > SAMPLES_MIN) {
-        untrusted += 1;
-      }
-    }
-    if (unpriced > 0) {
-      const usdPerHour = Number.isNaN(highestUsd) ? 1 : highestUsd;
-      for (let candidate = 0; candidate < count; candidate++) {
-        if ((costUsd[candidate] as number) < 0) costUsd[candidate] = -(costUsd[candidate] as number) * usdPerHour;
-        if ((costUsd[candidate] as number) < (costUsd[cheapest] as number)) cheapest = candidate;
-      }
-      for (let position = 0; position < positions; position++) {
         // evidence says that a price is unknown
-        if ((costs[position] as number) < 0) costs[position] = Number.NaN;
+        if (isCostWeighed) costs[position] = (priceUsdPerHour[row] as number) >= 0 ? score : Number.NaN;
       }
     }
     found[F.fairUsd] = fairUsd;
     found[F.fairMs] = fairMs;
     found[F.untrusted] = untrusted;
-    found[F.unpriced] = unpriced;
-    found[F.highestUsd] = highestUsd;
     found[F.cheapest] = cheapest;
   }
 
-  return { ask, targets, predictor, chances: missChancesOf(table), found, weigh, predictOn };
+  /** The highest known price stands for those that are not known; where none is, the time of nodes compares. */
+  function notePrices({ model }: RouteRequest, { index: indexes, count }: Decision["candidates"]): void {
+    let unpriced = 0;
+    let highestUsd = -1;
+    for (let candidate = 0; candidate < count; candidate++) {
+      const price = priceUsdPerHour[model.rows[indexes[candidate] as number] as number] as number;
+      if (price > highestUsd) highestUsd = price;
+      else if (!(price >= 0)) unpriced += 1;
+    }
+    unknownUsd = highestUsd >= 0 ? highestUsd : 1;
+    found[F.unpriced] = unpriced;
+  }
+
+  /** What each request of the model's usual size adds to a step, ms. */
+  function slopeOf(placement: number): number {
+    return (
+      (stepPerRequestMs[placement] as number) +
+      (stepPerKvTokenMs[placement] as number) * usualKvTokens +
+      (stepPerPromptTokenMs[placement] as number) * promptsPerOutput
+    );
+  }
+
+  /** Share of a step of one among so many requests as fill the node up to `stepMs`, ms per token. */
+  function fullShareMs(placement: number, stepMs: number): number {
+    return shareOf(stepMs / (tokenSpread[placement] as number), stepBaseMs[placement] as number, slopeOf(placement));
+  }
+
+  /** Time of the node that a candidate is charged for, ms: at least its `nodeMs`. */
+  function chargedMs(candidate: number, row: number, placement: number): number {
+    const { cells } = predictor;
+    const depth = cells[candidate * PREDICTION_CELLS + P.depth] as number;
+    const nodeMs = cells[candidate * PREDICTION_CELLS + P.nodeMs] as number;
+    const ownMs = fullShareMs(placement, promiseMs);
+    const heldUs = tightestUs[row] as number;
+    const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs / 1000;
+    const heldShareMs = depth > 0 && heldMs !== promiseMs ? fullShareMs(placement, heldMs) : ownMs;
+    const takenMs = ask.outputTokens * (heldMs < promiseMs ? heldShareMs : ownMs);
+    // a tight request among loose ones pays for those who have to leave
+    const conversionMs = heldMs > promiseMs && heldShareMs < ownMs ? depth * (ownMs - heldShareMs) : 0;
+    return (nodeMs > takenMs ? nodeMs : takenMs) + ask.outputTokens * conversionMs;
+  }
+
+  function costOf({ model }: RouteRequest, index: number, candidate: number): number {
+    const row = model.rows[index] as number;
+    const price = priceUsdPerHour[row] as number;
+    const ms = chargedMs(candidate, row, model.placements[index] as number);
+    return (price >= 0 ? price : unknownUsd) * HOURS_PER_MS * ms;
+  }
+
+  return { ask, targets, predictor, chances: missChancesOf(table), found, weigh, costOf };
 }
 
 /** Part of a step that one of the requests takes which fill a node up to a step of `stepMs`, ms. */

@@ -28,6 +28,7 @@ const ENDED: EvidenceOutcome = {
   durationMs: 900,
   promptTokens: 118,
   outputTokens: 64,
+  costUsd: 0.002,
 };
 
 export function ringFixture(records: number) {

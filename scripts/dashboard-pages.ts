@@ -30,9 +30,14 @@ export async function buildDashboard(outDir = join(root, "packages", "gateway", 
 }
 
 async function bundledScript(): Promise<string> {
+  const { version } = JSON.parse(readFileSync(join(root, "packages", "gateway", "package.json"), "utf8")) as {
+    version: string;
+  };
   const bundle = await rolldown({
     input: { app: join(dashboard, "src", "main.tsx") },
     platform: "browser",
+    // pages say when the gateway that answers is of another version
+    transform: { define: { ZML_VERSION: JSON.stringify(version) } },
     onLog: (level, log) => {
       if (level === "warn") throw new Error(log.message);
     },

@@ -63,7 +63,7 @@ export async function ask<T>(
     text = await response.text();
   } catch (error) {
     if (init.signal?.aborted === true) throw error;
-    throw new ApiError("unreachable", 0, "The gateway does not answer. Is it running?");
+    throw new ApiError("unreachable", 0, "The gateway does not answer");
   }
   if (response.ok) return parsed<T>(text);
   const problem = parsed<{
@@ -86,6 +86,6 @@ function parsed<T>(text: string): T {
   try {
     return JSON.parse(text) as T;
   } catch {
-    throw new ApiError("foreign", 0, "the gateway answers in a way that this page does not understand");
+    throw new ApiError("foreign", 0, "The gateway answers in a way that this page does not understand");
   }
 }

@@ -1,6 +1,6 @@
 /** The frame: navigation, what is wrong, and the page. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { hasKey, setKey } from "./api.ts";
 import { type Following, useLive } from "./live.ts";
 import { AdmissionPage } from "./pages/admission.tsx";
@@ -13,29 +13,54 @@ import { LoginPage } from "./pages/login.tsx";
 import { OverviewPage } from "./pages/overview.tsx";
 import { PoliciesPage } from "./pages/policies.tsx";
 import { WhatIfPage } from "./pages/what-if.tsx";
+import { Banners, Contact } from "./parts/contact.tsx";
+import { SafePage } from "./parts/safe-page.tsx";
 import { ThemeButton } from "./parts/theme-button.tsx";
 import { type Route, useRoute } from "./route.ts";
 
-const PAGES: readonly (readonly [string, string])[] = [
-  ["overview", "Overview"],
-  ["admission", "Admission"],
-  ["availability", "Availability"],
-  ["cost", "Cost"],
-  ["dispatch", "Dispatch"],
-  ["failover", "Failover"],
-  ["decisions", "Decisions"],
-  ["what-if", "What if"],
-  ["policies", "Policies"],
+interface PageName {
+  readonly page: string;
+  readonly title: string;
+  /** Of the five. */
+  readonly step?: number;
+}
+
+const GROUPS: readonly { readonly title: string; readonly pages: readonly PageName[] }[] = [
+  { title: "Fleet", pages: [{ page: "overview", title: "Overview" }] },
+  {
+    title: "Steps of a request",
+    pages: [
+      { page: "admission", title: "Admission", step: 1 },
+      { page: "availability", title: "Availability", step: 2 },
+      { page: "cost", title: "Cost", step: 3 },
+      { page: "dispatch", title: "Dispatch", step: 4 },
+      { page: "failover", title: "Failover", step: 5 },
+    ],
+  },
+  {
+    title: "Why",
+    pages: [
+      { page: "decisions", title: "Decisions" },
+      { page: "what-if", title: "What if" },
+    ],
+  },
+  { title: "Configuration", pages: [{ page: "policies", title: "Policies" }] },
 ];
 
 export function App() {
   const route = useRoute();
   const [login, setLogin] = useState(0);
   const following = useLive(login);
-  if (following.error?.status === 401 || following.error?.status === 403) {
+  const { error, now } = following;
+  const title = GROUPS.flatMap(({ pages }) => pages).find(({ page }) => page === route.page)?.title;
+  useEffect(() => {
+    document.title = title === undefined ? "ZML" : `${title} · ZML`;
+  }, [title]);
+  if (error?.kind === "refused" && (error.status === 401 || error.status === 403)) {
+    const wasIn = now !== null;
     return (
       <LoginPage
-        refusal={hasKey() ? following.error.message : null}
+        refusal={hasKey() ? (wasIn ? `Logged out: ${error.message}` : error.message) : null}
         onKey={(key) => {
           setKey(key);
           setLogin(login + 1);
@@ -45,42 +70,84 @@ export function App() {
   }
   return (
     <div class="frame">
-      <a class="skip" href="#main">
+      <button type="button" class="skip" onClick={() => document.getElementById("main")?.focus()}>
         Skip to the page
-      </a>
-      <header>
+      </button>
+      <header class="side">
         <span class="name">ZML</span>
-        <nav aria-label="Pages">
-          {PAGES.map(([page, title]) => (
-            <a key={page} href={`#/${page}`} aria-current={route.page === page ? "page" : undefined}>
-              {title}
-            </a>
-          ))}
-        </nav>
-        <span class="tools">
-          {following.now !== null && <span class="version">configuration {following.now.version}</span>}
-          <ThemeButton />
-          {hasKey() && (
-            <button
-              type="button"
-              onClick={() => {
-                setKey(null);
-                location.reload();
-              }}
-            >
-              Log out
-            </button>
-          )}
-        </span>
+        <Navigation page={route.page} />
+        <Tools following={following} />
       </header>
-      {following.error !== null && (
-        <p class="alarm" role="alert">
-          {following.error.message} What is shown is of {following.now === null ? "no time yet" : "before"}.
-        </p>
+      <div>
+        <Banners following={following} />
+        <main id="main" tabIndex={-1} key={login}>
+          <SafePage of={`${route.page}/${route.rest}`}>
+            <Page route={route} following={following} />
+          </SafePage>
+        </main>
+      </div>
+    </div>
+  );
+}
+
+function Navigation({ page: shown }: { page: string }) {
+  const current = useRef<HTMLAnchorElement>(null);
+  // on a phone the list is wider than the screen
+  useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [shown]);
+  return (
+    <nav aria-label="Pages">
+      {GROUPS.map(({ title, pages }) => (
+        <div key={title}>
+          <p class="group">{title}</p>
+          <ul aria-label={title}>
+            {pages.map(({ page, title: name, step }) => (
+              <li key={page}>
+                <a
+                  href={`#/${page}`}
+                  aria-current={shown === page ? "page" : undefined}
+                  ref={shown === page ? current : null}
+                >
+                  {step !== undefined && (
+                    <span class="step" aria-hidden="true">
+                      {step}
+                    </span>
+                  )}
+                  {name}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </div>
+      ))}
+    </nav>
+  );
+}
+
+function Tools({ following }: { following: Following }) {
+  const { now, who } = following;
+  return (
+    <div class="tools">
+      <Contact following={following} />
+      {now !== null && <span class="detail">configuration {now.version}</span>}
+      {who !== null && hasKey() && (
+        <span class="detail">
+          {who.name}
+          {who.may_write ? "" : ", reads only"}
+        </span>
       )}
-      <main id="main" key={login}>
-        <Page route={route} following={following} />
-      </main>
+      <ThemeButton />
+      {hasKey() && (
+        <button
+          type="button"
+          class="plain"
+          onClick={() => {
+            setKey(null);
+            location.reload();
+          }}
+        >
+          Log out
+        </button>
+      )}
     </div>
   );
 }
@@ -92,7 +159,7 @@ function Page({ route, following }: { route: Route; following: Following }) {
     case "admission":
       return <AdmissionPage following={following} />;
     case "availability":
-      return <AvailabilityPage following={following} />;
+      return <AvailabilityPage following={following} find={route.query.get("find") ?? ""} />;
     case "cost":
       return <CostPage following={following} />;
     case "dispatch":
@@ -100,11 +167,11 @@ function Page({ route, following }: { route: Route; following: Following }) {
     case "failover":
       return <FailoverPage following={following} />;
     case "decisions":
-      return <DecisionsPage id={route.rest} />;
+      return <DecisionsPage id={route.rest} query={route.query} />;
     case "what-if":
       return <WhatIfPage following={following} />;
     case "policies":
-      return <PoliciesPage name={route.rest} />;
+      return <PoliciesPage name={route.rest} following={following} />;
     default:
       return (
         <section>

@@ -97,7 +97,7 @@ async function askWho(signal: AbortSignal): Promise<Whoami | null> {
 
 function toldError(error: unknown): ApiError {
   if (error instanceof ForeignAnswer) {
-    return new ApiError("foreign", 0, "the gateway answers in a way that this page does not understand");
+    return new ApiError("foreign", 0, "The gateway answers in a way that this page does not understand");
   }
   return error instanceof ApiError ? error : new ApiError("foreign", 0, String(error));
 }

@@ -2,10 +2,11 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-/** `#/decisions/ID` → page `decisions`, rest `ID`. */
+/** `#/decisions/ID?node=a` → page `decisions`, rest `ID`, query `node=a`. */
 export interface Route {
   readonly page: string;
   readonly rest: string;
+  readonly query: URLSearchParams;
 }
 
 export function useRoute(): Route {
@@ -19,10 +20,11 @@ export function useRoute(): Route {
 }
 
 function current(): Route {
-  const [, page = "", rest = ""] = /^#\/([a-z-]*)(?:\/(.*))?$/.exec(location.hash) ?? [];
+  const [, page = "", rest = "", search = ""] = /^#\/([a-z-]*)(?:\/([^?]*))?(?:\?(.*))?$/.exec(location.hash) ?? [];
+  const query = new URLSearchParams(search);
   try {
-    return { page: page === "" ? "overview" : page, rest: decodeURIComponent(rest) };
+    return { page: page === "" ? "overview" : page, rest: decodeURIComponent(rest), query };
   } catch {
-    return { page, rest: "" };
+    return { page, rest: "", query };
   }
 }

@@ -20,6 +20,9 @@ const REASONS: Readonly<Record<string, string>> = {
   refused: "refused before routing",
 };
 
+/** Reasons that these pages know. */
+export const KNOWN_REASONS: readonly string[] = Object.keys(REASONS);
+
 /** A reason of a newer gateway stands as it is. */
 export function reasonText(reason: string): string {
   return REASONS[reason] ?? plain(reason);
@@ -32,35 +35,72 @@ export function plain(word: string): string {
 
 const UNKNOWN = "–";
 
-export function count(value: number | null | undefined): string {
-  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
-  if (Math.abs(value) >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
-  if (Math.abs(value) >= 1e4) return `${(value / 1e3).toFixed(0)} k`;
-  if (Math.abs(value) >= 100 || Number.isInteger(value)) return value.toFixed(0);
-  return value.toFixed(1);
+type Maybe = number | null | undefined;
+
+function isUnknown(value: Maybe): value is null | undefined {
+  return value === null || value === undefined || Number.isNaN(value);
 }
 
-export function usd(value: number | null | undefined): string {
-  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
+/** Three digits that count, with k and M. */
+export function count(value: Maybe): string {
+  if (isUnknown(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${digits(value / 1e9)} G`;
+  if (size >= 1e6) return `${digits(value / 1e6)} M`;
+  if (size >= 1e4) return `${digits(value / 1e3)} k`;
+  if (size >= 1e3) return Math.round(value).toLocaleString("en-US");
+  return digits(value);
+}
+
+function digits(value: number): string {
+  const size = Math.abs(value);
+  if (Number.isInteger(value) || size >= 100) return value.toFixed(0);
+  return value.toFixed(size >= 10 ? 1 : 2);
+}
+
+export function usd(value: Maybe): string {
+  if (isUnknown(value)) return UNKNOWN;
   if (value === 0) return "$0";
-  if (Math.abs(value) >= 100) return `$${value.toFixed(0)}`;
-  if (Math.abs(value) >= 0.01) return `$${value.toFixed(2)}`;
-  return `$${value.toPrecision(2)}`;
+  const size = Math.abs(value);
+  const sign = value < 0 ? "−" : "";
+  if (size >= 1e6) return `${sign}$${digits(size / 1e6)} M`;
+  if (size >= 1000) return `${sign}$${Math.round(size).toLocaleString("en-US")}`;
+  if (size >= 0.1) return `${sign}$${size.toFixed(2)}`;
+  return `${sign}$${Number(size.toPrecision(2))}`;
 }
 
-export function percent(value: number | null | undefined): string {
-  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
+export function percent(value: Maybe): string {
+  if (isUnknown(value)) return UNKNOWN;
+  if (value < 0) return `−${percent(-value)}`;
+  const rounded = Math.round(value * 1e4) / 100;
+  if (Number.isInteger(rounded) && rounded === value * 100) return `${rounded} %`;
   return `${(value * 100).toFixed(value >= 0.995 && value < 1 ? 2 : 1)} %`;
 }
 
-export function ms(value: number | null | undefined): string {
-  if (value === null || value === undefined || Number.isNaN(value)) return UNKNOWN;
-  if (Math.abs(value) >= 10_000) return `${(value / 1000).toFixed(1)} s`;
-  return Math.abs(value) >= 10 || value === 0 ? `${Math.round(value)} ms` : `${value.toPrecision(2)} ms`;
+/** A time span. */
+export function ms(value: Maybe): string {
+  if (isUnknown(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size >= 86_400_000) return `${digits(value / 86_400_000)} d`;
+  if (size >= 3_600_000) return `${digits(value / 3_600_000)} h`;
+  if (size >= 600_000) return `${digits(value / 60_000)} min`;
+  if (size >= 1_000) return `${digits(value / 1000)} s`;
+  return size >= 10 || value === 0 ? `${Math.round(value)} ms` : `${value.toPrecision(2)} ms`;
 }
 
 /** Local time of day of an RFC 3339 time. */
 export function timeOfDay(at: string): string {
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? at : date.toLocaleTimeString(undefined, { hour12: false });
+}
+
+/** Local date and time. @param atMs Unix ms. */
+export function dateAndTime(atMs: number): string {
+  return new Date(atMs).toLocaleString(undefined, {
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    hour12: false,
+  });
 }

@@ -1,14 +1,20 @@
 import { type Following, rate } from "../live.ts";
-import { ErrorBox } from "../parts/error-box.tsx";
+import { Bar } from "../parts/bar.tsx";
+import { Card } from "../parts/card.tsx";
+import { Chart } from "../parts/chart.tsx";
 import { Head } from "../parts/head.tsx";
+import { PageHead } from "../parts/page-head.tsx";
 import { Tile } from "../parts/tile.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
-import type { ManagedObject } from "../types.ts";
-import { count, plain } from "../words.ts";
+import type { HistoryColumns } from "../types.ts";
+import { count, percent, plain } from "../words.ts";
+import { attainmentOf } from "./overview.tsx";
+
+const HISTORY_EVERY_MS = 5_000;
 
 const ENDINGS: Readonly<Record<string, string>> = {
   delivered: "the caller has the node's answer",
-  refused: "refused before routing: a wrong key, body, model or policy",
+  refused: "refused before routing: a wrong key, body, model or policy, or a limit",
   incapable: "every node of the chain lacks something that it needs",
   saturated: "no node had room, or none was healthy",
   parked_in_vain: "it waited for room in vain",
@@ -20,51 +26,101 @@ const ENDINGS: Readonly<Record<string, string>> = {
   internal_error: "a fault of the gateway's own",
 };
 
-/** What came in, how it ended, and which policies it may run under. */
+/** What came in, how it ended, and what waits for room. */
 export function AdmissionPage({ following }: { following: Following }) {
-  const policies = useAnswer<{ items: readonly ManagedObject[] }>("/policies?limit=200");
+  const history = useAnswer<HistoryColumns>("/history", HISTORY_EVERY_MS).value;
   const { now } = following;
-  const endings = Object.entries(now?.totals.endings ?? {});
+  const saturated = rate(
+    following,
+    ({ totals: { endings: by } }) => (by["saturated"] ?? 0) + (by["parked_in_vain"] ?? 0),
+  );
   return (
     <section>
-      <h1>Admission</h1>
+      <PageHead title="Admission">
+        Step 1: a request comes in, its key and limits are checked, and its policy is found. When no node has room it is
+        refused, or waits where its policy says so.
+      </PageHead>
       <dl class="tiles">
-        <Tile name="Requests" value={`${count(rate(following, ({ totals }) => totals.requests))}/s`} />
-        <Tile name="Refused" value={`${count(rate(following, ({ totals }) => totals.endings["refused"] ?? 0))}/s`} />
-        <Tile name="Waiting for room" value={count(now?.totals.parked)} />
+        <Tile
+          name="Requests"
+          value={count(rate(following, ({ totals }) => totals.requests))}
+          unit="/s"
+          line={history?.requests_per_second}
+        />
+        <Tile name="Within target" value={percent(attainmentOf(following))} note="of requests whose policy has one" />
+        <Tile name="Refused" value={count(rate(following, ({ totals }) => totals.endings["refused"] ?? 0))} unit="/s" />
+        <Tile
+          name="Saturated"
+          value={count(saturated)}
+          unit="/s"
+          tone={saturated !== null && saturated > 0 ? "bad" : undefined}
+          note="no node had room"
+        />
+        <Tile
+          name="Waiting for room"
+          value={count(now?.totals.parked)}
+          tone={(now?.totals.parked ?? 0) > 0 ? "warn" : undefined}
+          line={history?.parked}
+        />
       </dl>
-      <h2>How requests ended since the start</h2>
-      <table>
-        <thead>
-          <tr>
-            <Head title="Ending" />
-            <Head title="Requests" isNumber />
-            <Head title="Meaning" isMinor />
-          </tr>
-        </thead>
-        <tbody>
-          {endings.map(([ending, requests]) => (
-            <tr key={ending}>
-              <th scope="row">{plain(ending)}</th>
-              <td class="number">{count(requests)}</td>
-              <td class="minor">{ENDINGS[ending] ?? ""}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <h2>Policies</h2>
-      <ErrorBox error={policies.error} />
-      <ul class="plain">
-        {policies.value?.items.map(({ account, name, owner }) => (
-          <li key={`${account} ${name}`}>
-            <a href={`#/policies/${encodeURIComponent(`${account}/${name}`)}`}>{name}</a>
-            <span class="quiet">
-              {" "}
-              {account}, {owner === "file" ? "of zml.yaml" : "of the API"}
-            </span>
-          </li>
-        ))}
-      </ul>
+      <div class="columns">
+        <Chart
+          title="Waiting for room"
+          atMs={history?.at_ms ?? []}
+          lines={[{ label: "requests", values: history?.parked ?? [], colour: 3 }]}
+          format={count}
+        />
+        <Chart
+          title="Within target"
+          atMs={history?.at_ms ?? []}
+          lines={[{ label: "share", values: history?.attainment ?? [], colour: 4 }]}
+          format={percent}
+          max={1}
+        />
+      </div>
+      <Endings endings={now?.totals.endings ?? {}} />
     </section>
   );
 }
+
+function Endings({ endings }: { endings: Readonly<Record<string, number>> }) {
+  const seen = Object.entries(endings)
+    .filter(([, requests]) => requests > 0)
+    .sort(([, a], [, b]) => b - a);
+  const never = Object.keys(endings).filter((ending) => endings[ending] === 0);
+  const all = seen.reduce((sum, [, requests]) => sum + requests, 0);
+  return (
+    <Card title="How requests ended since the start">
+      {seen.length === 0 && <p class="empty">No request has ended yet.</p>}
+      {seen.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <Head title="Ending" />
+              <Head title="Meaning" isMinor />
+              <Head title="Requests" isNumber />
+              <Head title="Share" isNumber />
+            </tr>
+          </thead>
+          <tbody>
+            {seen.map(([ending, requests]) => (
+              <tr key={ending}>
+                <th scope="row">{plain(ending)}</th>
+                <td class="text minor quiet">{ENDINGS[ending] ?? ""}</td>
+                <td class="number">{count(requests)}</td>
+                <td class="number">
+                  <Bar share={requests / all} tone={WANTED.has(ending) ? undefined : "bad"} />
+                  <span class="figure">{percent(requests / all)}</span>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {seen.length > 0 && never.length > 0 && <p class="quiet">None so far: {never.map(plain).join(", ")}.</p>}
+    </Card>
+  );
+}
+
+/** Endings that nobody has to look at. */
+const WANTED: ReadonlySet<string> = new Set(["delivered", "cancelled"]);

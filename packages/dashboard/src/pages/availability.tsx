@@ -1,17 +1,23 @@
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Following } from "../live.ts";
 import type { Column } from "../live-model.ts";
+import { Bar } from "../parts/bar.tsx";
+import { PageHead } from "../parts/page-head.tsx";
 import { type TableColumn, VirtualTable } from "../parts/virtual-table.tsx";
 import { count, ms, plain, usd } from "../words.ts";
 
+/** A node that is that full stands out. */
+const FULL = 0.9;
+
 /** Every node as decisions see it. */
-export function AvailabilityPage({ following }: { following: Following }) {
+export function AvailabilityPage({ following, find }: { following: Following; find: string }) {
   const [sort, setSort] = useState({ key: "id", isDown: false });
-  const [wanted, setWanted] = useState("");
+  const [wanted, setWanted] = useState(find);
   const [state, setState] = useState("");
   const { now, names } = following;
   const rows = useMemo(() => rowsOf(following, { wanted, state, sort }), [following, wanted, state, sort]);
-  if (now === null) return <p class="quiet">Waiting for the fleet…</p>;
+  useEffect(() => setWanted(find), [find]);
+  if (now === null) return <p class="empty">Waiting for the fleet…</p>;
   const { columns, states } = now;
   const stateOf = (row: number): string => states[columns.state[row] ?? -1] ?? "unknown";
   const number = (
@@ -31,9 +37,9 @@ export function AvailabilityPage({ following }: { following: Following }) {
     {
       key: "id",
       title: "Node",
-      cell: (row) => <a href={`#/decisions/?node=${encodeURIComponent(names.id[row] ?? "")}`}>{names.id[row]}</a>,
+      cell: (row) => <a href={`#/decisions?node=${encodeURIComponent(names.id[row] ?? "")}`}>{names.id[row]}</a>,
     },
-    { key: "family", title: "Family", cell: (row) => names.family[row] },
+    { key: "family", title: "Family", isMinor: true, cell: (row) => names.family[row] },
     {
       key: "state",
       title: "State",
@@ -46,16 +52,18 @@ export function AvailabilityPage({ following }: { following: Following }) {
     },
     {
       key: "depth",
-      title: "Depth",
+      title: "Depth / room",
       isNumber: true,
       cell: (row) => {
         const most = columns.max_in_flight[row] ?? 0;
         const depth = columns.depth[row] ?? 0;
         return (
-          <span class="depth">
-            <meter min={0} max={Math.max(1, most)} high={most * 0.8} value={depth} aria-hidden="true" />
-            {count(depth)} / {count(most)}
-          </span>
+          <>
+            <Bar share={most > 0 ? depth / most : null} tone={depth >= most * FULL ? "warn" : undefined} />
+            <span class="figure">
+              {count(depth)} / {count(most)}
+            </span>
+          </>
         );
       },
     },
@@ -68,10 +76,10 @@ export function AvailabilityPage({ following }: { following: Following }) {
   ];
   return (
     <section>
-      <h1>Availability</h1>
-      <p class="quiet">
-        {rows.length} of {names.id.length} nodes. A dash is a number that nobody knows; <code>zml nodes</code> says why.
-      </p>
+      <PageHead title="Availability">
+        Step 2: every node as a decision would find it now. A dash is a number that nobody knows; <code>zml nodes</code>{" "}
+        says why.
+      </PageHead>
       <div class="filters">
         <label>
           Node or family{" "}
@@ -88,6 +96,9 @@ export function AvailabilityPage({ following }: { following: Following }) {
             ))}
           </select>
         </label>
+        <span class="quiet" role="status">
+          {rows.length} of {names.id.length} nodes
+        </span>
       </div>
       <VirtualTable
         label="Nodes"

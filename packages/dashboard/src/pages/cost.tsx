@@ -1,11 +1,16 @@
 import type { PricesReportJson } from "@zml/protocol/admin";
-import type { Following } from "../live.ts";
+import { type Following, rate } from "../live.ts";
+import { Bar } from "../parts/bar.tsx";
+import { Card } from "../parts/card.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { Head } from "../parts/head.tsx";
+import { MoneyTable } from "../parts/money-table.tsx";
+import { PageHead } from "../parts/page-head.tsx";
+import { Tile } from "../parts/tile.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { HistoryColumns } from "../types.ts";
-import { count, ms, usd } from "../words.ts";
+import { count, ms, percent, usd } from "../words.ts";
 
 const SECONDS_PER_HOUR = 3_600;
 const PRICES_EVERY_MS = 10_000;
@@ -16,80 +21,188 @@ export function CostPage({ following }: { following: Following }) {
   const history = useAnswer<HistoryColumns>("/history", PRICES_EVERY_MS).value;
   return (
     <section>
-      <h1>Cost</h1>
-      <h2>Families</h2>
-      <p class="quiet">
-        A million tokens at full use: price ÷ capacity. It is what decisions compare, and less than what a node costs
-        that is idle.
-      </p>
+      <PageHead title="Cost">
+        Step 3: what an answer costs on each family, which is what decisions compare, and what requests did cost.
+      </PageHead>
+      <MoneyTiles following={following} history={history} />
+      <div class="columns">
+        <Chart
+          title="What requests cost per hour"
+          atMs={history?.at_ms ?? []}
+          lines={[
+            { label: "spent", values: history?.cost_usd_per_hour ?? [], colour: 0 },
+            { label: "saved", values: history?.savings_usd_per_hour ?? [], colour: 4 },
+            { label: "failed attempts", values: history?.failed_cost_usd_per_hour ?? [], colour: "bad" },
+          ]}
+          format={usd}
+        />
+        <Families following={following} />
+      </div>
+      <MoneyTable />
+      <div class="columns">
+        <Feeds feeds={prices.value?.feeds ?? null} />
+        <Chart
+          title="Price of the fleet per hour"
+          atMs={history?.at_ms ?? []}
+          lines={[{ label: "USD", values: history?.price_usd_per_hour ?? [], colour: 3 }]}
+          format={usd}
+        />
+      </div>
+      <ErrorBox error={prices.error} />
+      <PriceCharts prices={prices.value?.prices ?? []} />
+    </section>
+  );
+}
+
+/** Dollars per hour over the last seconds; null: nothing ended. */
+export function spentPerHour(following: Following): number | null {
+  const perSecond = rate(following, ({ totals }) => totals.cost_usd);
+  return perSecond === null ? null : perSecond * SECONDS_PER_HOUR;
+}
+
+/** Share of the baseline that was saved over the last seconds; null: there is none. */
+export function savedShare(following: Following): number | null {
+  const baseline = rate(following, ({ totals }) => totals.baseline_cost_usd);
+  const compared = rate(following, ({ totals }) => totals.compared_cost_usd);
+  return baseline !== null && compared !== null && baseline > 0 ? (baseline - compared) / baseline : null;
+}
+
+function MoneyTiles({ following, history }: { following: Following; history: HistoryColumns | null }) {
+  const { now } = following;
+  const spent = spentPerHour(following);
+  const tokens = rate(following, ({ totals }) => totals.input_tokens + totals.output_tokens);
+  const perMillion = spent !== null && tokens !== null && tokens > 0 ? (spent / SECONDS_PER_HOUR / tokens) * 1e6 : null;
+  const fleet = now?.totals.price_usd_per_hour ?? null;
+  const share = savedShare(following);
+  const failed = rate(following, ({ totals }) => totals.failed_cost_usd);
+  return (
+    <dl class="tiles">
+      <Tile name="Spent by requests" value={usd(spent)} unit="/h" line={history?.cost_usd_per_hour} />
+      <Tile
+        name="Saved"
+        value={percent(share)}
+        note="against the preferred family"
+        tone={share === null ? undefined : share < 0 ? "warn" : "good"}
+      />
+      <Tile name="Per million tokens" value={usd(perMillion)} note="in and out" />
+      <Tile
+        name="Failed attempts"
+        value={usd(failed === null ? null : failed * SECONDS_PER_HOUR)}
+        unit="/h"
+        line={history?.failed_cost_usd_per_hour}
+      />
+      <Tile
+        name="Fleet"
+        value={usd(fleet)}
+        unit="/h"
+        note={
+          spent !== null && fleet !== null && fleet > 0 ? `${percent(spent / fleet)} of it in use` : "at known prices"
+        }
+      />
+    </dl>
+  );
+}
+
+function Families({ following }: { following: Following }) {
+  const families = familiesOf(following);
+  const dearest = Math.max(0, ...families.map(({ usdPerMillion }) => usdPerMillion ?? 0));
+  return (
+    <Card title="Families at full use">
       <table>
         <thead>
           <tr>
             <Head title="Family" />
             <Head title="Nodes" isNumber />
             <Head title="Price/h" isNumber />
-            <Head title="Tokens/s" isNumber />
+            <Head title="Tokens/s" isNumber isMinor />
             <Head title="Per million tokens" isNumber />
           </tr>
         </thead>
         <tbody>
-          {familiesOf(following).map((family) => (
+          {families.map((family) => (
             <tr key={family.name}>
               <th scope="row">{family.name}</th>
               <td class="number">{family.nodes}</td>
               <td class="number">{usd(family.priceUsdPerHour)}</td>
-              <td class="number">{count(family.tokensPerSecond)}</td>
-              <td class="number">{usd(family.usdPerMillion)}</td>
+              <td class="number minor">{count(family.tokensPerSecond)}</td>
+              <td class="number">
+                <Bar share={dearest > 0 && family.usdPerMillion !== null ? family.usdPerMillion / dearest : null} />
+                <span class="figure">{usd(family.usdPerMillion)}</span>
+              </td>
             </tr>
           ))}
         </tbody>
       </table>
-      <h2>The last hour</h2>
-      <div class="charts">
-        <Chart
-          title="Price of the fleet per hour"
-          atMs={history?.at_ms ?? []}
-          lines={[{ label: "USD", values: history?.price_usd_per_hour ?? [], colour: 5 }]}
-          format={usd}
-        />
-      </div>
-      <h2>Price feeds</h2>
-      <ErrorBox error={prices.error} />
-      {prices.value?.feeds.length === 0 && <p class="quiet">None is configured: prices are those that nodes state.</p>}
-      <ul class="plain">
-        {prices.value?.feeds.map((feed) => (
+      <p class="quiet">Price ÷ capacity: less than what a node costs that is idle.</p>
+    </Card>
+  );
+}
+
+function Feeds({ feeds }: { feeds: PricesReportJson["feeds"] | null }) {
+  if (feeds === null) return null;
+  return (
+    <Card title="Price feeds">
+      {feeds.length === 0 && (
+        <p class="empty">None is configured: prices are those that nodes state in the configuration.</p>
+      )}
+      <ul class="rows">
+        {feeds.map((feed) => (
           <li key={feed.name}>
-            <span class={`state ${feed.state}`}>{feed.state}</span> {feed.name} ({feed.provider}), confirmed{" "}
-            {feed.last_success_age_ms === null ? "never" : `${ms(feed.last_success_age_ms)} ago`}
+            <span class={`state ${feed.state}`}>{feed.state}</span> {feed.name}{" "}
+            <small>
+              {feed.provider}, {feed.keys} prices, confirmed{" "}
+              {feed.last_success_age_ms === null ? "never" : `${ms(feed.last_success_age_ms)} ago`}
+            </small>
             {feed.error !== null && <p class="alarm">{feed.error}</p>}
             {feed.alarms.map(({ text }) => (
-              <p key={text} class="alarm">
+              <p key={text} class="alarm warn">
                 {text}
               </p>
             ))}
           </li>
         ))}
       </ul>
-      <div class="charts">
-        {prices.value?.prices
-          .filter(({ changes }) => changes.length > 1)
-          .slice(0, CHARTS_MAX)
-          .map(({ key, changes }) => (
-            <Chart
-              key={key}
-              title={key}
-              atMs={changes.map(({ fetched_at_ms }) => fetched_at_ms)}
-              lines={[{ label: "USD per GPU-hour", values: changes.map(({ usd_per_gpu_hour }) => usd_per_gpu_hour) }]}
-              format={usd}
-            />
-          ))}
-      </div>
-    </section>
+    </Card>
   );
 }
 
 /** Charts of prices that changed; what is beyond is in `zml prices`. */
 const CHARTS_MAX = 12;
+
+function PriceCharts({ prices }: { prices: PricesReportJson["prices"] }) {
+  const changed = prices.filter(({ changes }) => changes.length > 1);
+  if (changed.length === 0) return null;
+  return (
+    <>
+      <h2>Prices that changed</h2>
+      <div class="columns">
+        {changed.slice(0, CHARTS_MAX).map(({ key, changes }) => (
+          <PriceChart key={key} name={key} changes={changes} />
+        ))}
+      </div>
+      {changed.length > CHARTS_MAX && (
+        <p class="quiet">
+          {CHARTS_MAX} of {changed.length}; <code>zml prices</code> has all.
+        </p>
+      )}
+    </>
+  );
+}
+
+function PriceChart({ name, changes }: { name: string; changes: PricesReportJson["prices"][number]["changes"] }) {
+  // the last price holds until now
+  const atMs = [...changes.map(({ fetched_at_ms }) => fetched_at_ms), Date.now()];
+  const values = changes.map(({ usd_per_gpu_hour }) => usd_per_gpu_hour);
+  return (
+    <Chart
+      title={name}
+      atMs={atMs}
+      lines={[{ label: "per GPU-hour", values: [...values, values.at(-1) ?? null] }]}
+      format={usd}
+      isStepped
+    />
+  );
+}
 
 interface FamilyCost {
   readonly name: string;

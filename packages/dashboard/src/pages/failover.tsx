@@ -1,7 +1,10 @@
 import { type Following, rate } from "../live.ts";
+import { Bar } from "../parts/bar.tsx";
+import { Card } from "../parts/card.tsx";
 import { DecisionTable } from "../parts/decision-table.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { Head } from "../parts/head.tsx";
+import { PageHead } from "../parts/page-head.tsx";
 import { Tile } from "../parts/tile.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
 import type { Decision } from "../types.ts";
@@ -22,59 +25,79 @@ export function FailoverPage({ following }: { following: Following }) {
     .slice(0, ROWS_MAX);
   return (
     <section>
-      <h1>Failover</h1>
+      <PageHead title="Failover">
+        Step 5: what failed, what was done about it, and which nodes get nothing for now.
+      </PageHead>
       <dl class="tiles">
         <Tile
           name="Re-dispatched"
-          value={`${count(rate(following, ({ totals }) => totals.redispatches))}/s`}
+          value={count(rate(following, ({ totals }) => totals.redispatches))}
+          unit="/s"
           note={`${count(now?.totals.redispatches)} since the start`}
         />
         <Tile name="Given up" value={count(now?.totals.endings["given_up"])} note="since the start" />
         <Tile name="Broken answers" value={count(now?.totals.endings["interrupted"])} note="since the start" />
         <Tile name="Nodes out" value={count(out.length)} {...(out.length > 0 ? { tone: "warn" as const } : {})} />
       </dl>
-      <h2>Nodes that take no traffic</h2>
-      {out.length === 0 && <p class="quiet">Every node is healthy.</p>}
-      <ul class="plain">
-        {out.slice(0, ROWS_MAX).map((row) => {
-          const state = now?.states[now.columns.state[row] ?? -1] ?? "unknown";
-          const left = now?.columns.cooldown_ms[row] ?? null;
-          return (
-            <li key={names.id[row]}>
-              <span class={`state ${state}`}>{plain(state)}</span> {names.id[row]} ({names.family[row]})
-              {left !== null && `, for ${ms(left)}`}
-            </li>
-          );
-        })}
-      </ul>
-      <h2>Nodes that failed attempts since the start</h2>
-      {troubled.length === 0 && <p class="quiet">None.</p>}
-      {troubled.length > 0 && (
-        <table>
-          <thead>
-            <tr>
-              <Head title="Node" />
-              <Head title="Failed" isNumber />
-              <Head title="Share" isNumber />
-            </tr>
-          </thead>
-          <tbody>
-            {troubled.map((row) => {
-              const failed = now?.columns.failed[row] ?? 0;
+      <div class="columns">
+        <Card title="Nodes that take no traffic, or little">
+          {out.length === 0 && <p class="empty">Every node is healthy.</p>}
+          <ul class="rows">
+            {out.slice(0, ROWS_MAX).map((row) => {
+              const state = now?.states[now.columns.state[row] ?? -1] ?? "unknown";
+              const left = now?.columns.cooldown_ms[row] ?? null;
               return (
-                <tr key={names.id[row]}>
-                  <th scope="row">{names.id[row]}</th>
-                  <td class="number">{count(failed)}</td>
-                  <td class="number">{percent(failed / Math.max(1, now?.columns.attempts[row] ?? 0))}</td>
-                </tr>
+                <li key={names.id[row]}>
+                  <span class={`state ${state}`}>{plain(state)}</span>{" "}
+                  <a href={`#/availability?find=${encodeURIComponent(names.id[row] ?? "")}`}>{names.id[row]}</a>{" "}
+                  <small>{names.family[row]}</small>
+                  {left !== null && `, for ${ms(left)}`}
+                </li>
               );
             })}
-          </tbody>
-        </table>
-      )}
-      <h2>Requests that went to a second node</h2>
-      <ErrorBox error={moved.error} />
-      <DecisionTable decisions={moved.value?.items ?? []} empty="None of those that are remembered." />
+          </ul>
+          {out.length > ROWS_MAX && (
+            <p class="quiet">
+              {count(out.length - ROWS_MAX)} more are under <a href="#/availability">availability</a>.
+            </p>
+          )}
+        </Card>
+        <Card title="Nodes that failed attempts since the start">
+          {troubled.length === 0 && <p class="empty">No attempt has failed.</p>}
+          {troubled.length > 0 && (
+            <table>
+              <thead>
+                <tr>
+                  <Head title="Node" />
+                  <Head title="Failed" isNumber />
+                  <Head title="Of its attempts" isNumber />
+                </tr>
+              </thead>
+              <tbody>
+                {troubled.map((row) => {
+                  const failed = now?.columns.failed[row] ?? 0;
+                  return (
+                    <tr key={names.id[row]}>
+                      <th scope="row">{names.id[row]}</th>
+                      <td class="number">{count(failed)}</td>
+                      <td class="number">
+                        <Bar share={failed / Math.max(1, now?.columns.attempts[row] ?? 0)} tone="bad" />
+                        <span class="figure">{percent(failed / Math.max(1, now?.columns.attempts[row] ?? 0))}</span>
+                      </td>
+                    </tr>
+                  );
+                })}
+              </tbody>
+            </table>
+          )}
+        </Card>
+      </div>
+      <Card title="Requests that went to a second node">
+        <ErrorBox error={moved.error} />
+        {moved.value !== null && (
+          <DecisionTable decisions={moved.value.items} empty="None of those that are remembered." />
+        )}
+      </Card>
     </section>
   );
 }

@@ -1,12 +1,13 @@
 import type { Decision, FamilyEvidence, Outcome } from "../types.ts";
-import { count, ms, plain, reasonText, usd } from "../words.ts";
+import { count, ms, percent, plain, reasonText, usd } from "../words.ts";
+import { Bar } from "./bar.tsx";
 import { Head } from "./head.tsx";
 
 /** Why a request went where it went. */
 export function DecisionStory({ decision, isHypothetical = false }: { decision: Decision; isHypothetical?: boolean }) {
   const { request, policy, choice, families, earlier, outcome, hint } = decision;
   return (
-    <article class="story">
+    <article class="card story">
       <p class="verdict">
         {choice.node === null ? (
           <strong>No node: {reasonText(choice.reason)}.</strong>
@@ -19,44 +20,54 @@ export function DecisionStory({ decision, isHypothetical = false }: { decision: 
           </>
         )}
       </p>
-      <p>
-        {request.stream ? "A stream" : "A plain answer"} of <b>{request.model ?? "?"}</b> for account{" "}
-        {request.account ?? "?"}, about {count(request.prompt_tokens)} prompt tokens
-        {request.max_tokens !== null && `, at most ${count(request.max_tokens)} output tokens`}. Policy{" "}
-        <b>{policy.name ?? "?"}</b> ({plain(policy.source)}): {policy.cost_priority},{" "}
-        {policy.latency_target_ms === null ? "no target" : `target ${ms(policy.latency_target_ms)}`}.
-        {hint !== null && ` The caller hinted at ${hint.family ?? "?"}: ${hint.use}.`}
-        {choice.is_trial && " It was the trial of a node after its cooldown."}
-      </p>
+      <dl class="facts">
+        <Fact name="Model">{request.model ?? "?"}</Fact>
+        <Fact name="Account">{request.account ?? "?"}</Fact>
+        <Fact name="Request">
+          {request.stream ? "stream" : "plain answer"}, about {count(request.prompt_tokens)} prompt tokens
+          {request.max_tokens !== null && `, at most ${count(request.max_tokens)} out`}
+        </Fact>
+        <Fact name="Policy">
+          {policy.name ?? "?"} <small>{plain(policy.source)}</small>
+        </Fact>
+        <Fact name="What it weighs">
+          {policy.cost_priority},{" "}
+          {policy.latency_target_ms === null ? "no target" : `target ${ms(policy.latency_target_ms)}`}
+        </Fact>
+        {choice.target_chance !== null && <Fact name="Chance of its target">{percent(choice.target_chance)}</Fact>}
+        {hint !== null && (
+          <Fact name="The caller hinted at">
+            {hint.family ?? "?"} <small>{plain(hint.use)}</small>
+          </Fact>
+        )}
+        {choice.data_age_ms !== null && (
+          <Fact name="Decided on">
+            a poll {ms(choice.data_age_ms)} old <small>configuration {decision.version}</small>
+          </Fact>
+        )}
+        {choice.is_trial && <Fact name="Trial">of a node after its cooldown</Fact>}
+      </dl>
       <div class="wide">
         <table>
-          <caption>Families in the order of the chain</caption>
+          <caption>
+            Families in the order of the chain<span class="roomy">; the mark on a bar is the target</span>
+          </caption>
           <thead>
             <tr>
               <Head title="Family" />
               <Head title="Best node" />
-              <Head title="Depth" isNumber />
+              <Head title="Depth" isNumber isMinor />
               <Head title="Estimate" isNumber />
-              <Head title="Headroom" isNumber />
+              <th scope="col" class="number minor roomy">
+                Headroom
+              </th>
               <Head title="Cost" isNumber />
               <Head title="Left out" />
             </tr>
           </thead>
           <tbody>
             {families.map((family) => (
-              <tr key={family.family} class={family.is_chosen ? "chosen" : ""}>
-                <th scope="row">
-                  {family.tier}. {family.family}
-                  {family.is_chosen && <span class="mark"> chosen</span>}
-                  {family.family === decision.runner_up && <span class="mark"> runner-up</span>}
-                </th>
-                <td>{family.best_node ?? (family.nodes === 0 ? "serves no such model" : "none can take it")}</td>
-                <td class="number">{count(family.depth)}</td>
-                <td class="number">{ms(family.estimate_ms)}</td>
-                <td class="number">{ms(family.headroom_ms)}</td>
-                <td class="number">{usd(family.cost_usd)}</td>
-                <td>{leftOut(family)}</td>
-              </tr>
+              <FamilyRow key={family.family} family={family} decision={decision} />
             ))}
           </tbody>
         </table>
@@ -65,13 +76,8 @@ export function DecisionStory({ decision, isHypothetical = false }: { decision: 
         <p class="quiet">{count(decision.outside_chain)} nodes serve the model and are outside the chain.</p>
       )}
       {decision.are_prices_unknown && <p class="quiet">No price is known, so that cost weighed nothing.</p>}
-      {choice.data_age_ms !== null && (
-        <p class="quiet">
-          Decided on a poll {ms(choice.data_age_ms)} old, configuration {decision.version}.
-        </p>
-      )}
       {!isHypothetical && (
-        <ol class="attempts">
+        <ol class="attempts" aria-label="Attempts">
           {earlier.map((before, order) => (
             <li key={order}>
               {before.node === null
@@ -87,6 +93,46 @@ export function DecisionStory({ decision, isHypothetical = false }: { decision: 
         </ol>
       )}
     </article>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function FamilyRow({ family, decision }: { family: FamilyEvidence; decision: Decision }) {
+  const target = decision.policy.latency_target_ms;
+  const longest = Math.max(target ?? 0, ...decision.families.map(({ estimate_ms }) => estimate_ms ?? 0)) * 1.1;
+  const misses = family.headroom_ms !== null && family.headroom_ms < 0;
+  return (
+    <tr class={family.is_chosen ? "chosen" : ""}>
+      <th scope="row">
+        {family.tier}. {family.family}
+        {family.is_chosen && <span class="mark">chosen</span>}
+        {family.family === decision.runner_up && <span class="mark second">runner-up</span>}
+      </th>
+      <td>{family.best_node ?? (family.nodes === 0 ? "serves no such model" : "none can take it")}</td>
+      <td class="number minor">{count(family.depth)}</td>
+      <td class="number">
+        {family.estimate_ms !== null && longest > 0 && (
+          <Bar
+            share={family.estimate_ms / longest}
+            limit={target === null ? null : target / longest}
+            tone={misses ? "bad" : undefined}
+            isLong
+          />
+        )}
+        {ms(family.estimate_ms)}
+      </td>
+      <td class="number minor roomy">{ms(family.headroom_ms)}</td>
+      <td class="number">{usd(family.cost_usd)}</td>
+      <td>{leftOut(family)}</td>
+    </tr>
   );
 }
 

@@ -1,109 +1,73 @@
-/** Traffic from policies to families, as wide as its rate. The same numbers stand in a table for those who do not see it. */
+/** Traffic through stages, as wide as its rate. The same numbers stand in its label for those who do not see it. */
 
 import { count } from "../words.ts";
+import { type FlowNode, layOut } from "./flow-layout.ts";
+import { useWidth } from "./use-width.ts";
 
 export interface FlowLink {
   readonly from: string;
   readonly to: string;
   /** Requests per second. */
   readonly rate: number;
+  /** Class of its colour. */
+  readonly colour?: string | undefined;
 }
 
-const WIDTH = 720;
-const BAR = 12;
-const GAP = 10;
-const LINKS_MAX = 40;
+const BAR = 10;
+/** Below it labels of neighbouring columns would touch. */
+const TIGHT_PX = 560;
 
-interface Side {
-  readonly name: string;
-  readonly rate: number;
-  readonly y: number;
-  readonly height: number;
-  used: number;
-}
-
-export function FlowPicture({ links, label }: { links: readonly FlowLink[]; label: string }) {
-  const shown = links
-    .filter(({ rate }) => rate > 0)
-    .toSorted((a, b) => b.rate - a.rate)
-    .slice(0, LINKS_MAX);
-  if (shown.length === 0) return <p class="quiet">No request ended in the last second.</p>;
-  const total = shown.reduce((sum, { rate }) => sum + rate, 0);
-  const left = sidesOf(shown, total, ({ from }) => from);
-  const right = sidesOf(shown, total, ({ to }) => to);
-  const height = Math.max(bottom(left), bottom(right));
+/** @param props.stages links from one column to the next; a name at the end of one stage begins links of the next. */
+export function FlowPicture({ stages, label }: { stages: readonly (readonly FlowLink[])[]; label: string }) {
+  const [place, width] = useWidth<HTMLDivElement>(720);
+  const { columns, links, height } = layOut(stages, { width, bar: BAR });
+  const isEmpty = links.length === 0;
+  const told = links.map(({ link }) => `${link.from} to ${link.to} ${count(link.rate)} per second`).join("; ");
   return (
-    <div class="flow">
-      <svg
-        viewBox={`0 0 ${WIDTH} ${height}`}
-        role="img"
-        aria-label={`${label}: ${shown.map((link) => `${link.from} to ${link.to} ${count(link.rate)} per second`).join("; ")}`}
-      >
-        {shown.map((link, index) => {
-          const from = left.get(link.from);
-          const to = right.get(link.to);
-          if (from === undefined || to === undefined) return null;
-          const thick = thicknessOf(link.rate, total);
-          const y0 = from.y + from.used + thick / 2;
-          const y1 = to.y + to.used + thick / 2;
-          from.used += thick;
-          to.used += thick;
-          const path = `M ${160 + BAR} ${y0} C ${WIDTH / 2} ${y0}, ${WIDTH / 2} ${y1}, ${WIDTH - 160 - BAR} ${y1}`;
-          return (
+    <div class="flow" ref={place}>
+      {isEmpty && <p class="empty">No request ended in the last seconds.</p>}
+      {!isEmpty && (
+        <svg
+          width={width}
+          height={height}
+          viewBox={`0 0 ${width} ${height}`}
+          role="img"
+          aria-label={`${label}: ${told}`}
+        >
+          {links.map(({ link, path, thickness }) => (
             <path
-              key={`${link.from} ${link.to}`}
+              key={`${link.from}\n${link.to}`}
               d={path}
-              class={`link c${index % 6}`}
-              style={{ strokeWidth: thick }}
+              class={`flow-link ${link.colour ?? ""}`}
+              style={{ strokeWidth: `${thickness}px` }}
             />
-          );
-        })}
-        {[...left.values()].map((side) => (
-          <g key={side.name}>
-            <rect x={160} y={side.y} width={BAR} height={side.height} class="bar" />
-            <text x={152} y={side.y + side.height / 2} class="end">
-              {cut(side.name)} {count(side.rate)}/s
-            </text>
-          </g>
-        ))}
-        {[...right.values()].map((side) => (
-          <g key={side.name}>
-            <rect x={WIDTH - 160 - BAR} y={side.y} width={BAR} height={side.height} class="bar" />
-            <text x={WIDTH - 152} y={side.y + side.height / 2}>
-              {cut(side.name)} {count(side.rate)}/s
-            </text>
-          </g>
-        ))}
-      </svg>
+          ))}
+          {columns.map((nodes, column) =>
+            nodes.map((node) => {
+              const isLast = column === columns.length - 1;
+              const isTight = width < TIGHT_PX && column > 0 && !isLast;
+              return <Stop key={node.name} node={node} isLast={isLast} isTight={isTight} />;
+            }),
+          )}
+        </svg>
+      )}
     </div>
   );
 }
 
-function thicknessOf(rate: number, total: number): number {
-  return Math.max(1.5, (rate / total) * 160);
-}
-
-function sidesOf(links: readonly FlowLink[], total: number, nameOf: (link: FlowLink) => string): Map<string, Side> {
-  const sides = new Map<string, { rate: number; height: number }>();
-  for (const link of links) {
-    const side = sides.get(nameOf(link)) ?? { rate: 0, height: 0 };
-    sides.set(nameOf(link), { rate: side.rate + link.rate, height: side.height + thicknessOf(link.rate, total) });
-  }
-  let y = GAP;
-  return new Map(
-    [...sides].map(([name, { rate, height }]) => {
-      const tall = Math.max(16, height);
-      const side: Side = { name, rate, y, height: tall, used: (tall - height) / 2 };
-      y += tall + GAP;
-      return [name, side];
-    }),
+/** @param props.isTight there is room for the name only. */
+function Stop({ node, isLast, isTight }: { node: FlowNode; isLast: boolean; isTight: boolean }) {
+  const { name, rate, x, y, height, colour } = node;
+  return (
+    <g class={colour}>
+      <rect class="flow-bar" x={x} y={y} width={BAR} height={height} rx={3} />
+      <text x={isLast ? x - 7 : x + BAR + 7} y={y + height / 2} text-anchor={isLast ? "end" : "start"}>
+        {cut(name)} {!isTight && <tspan class="value">{count(rate)}/s</tspan>}
+      </text>
+    </g>
   );
 }
 
-function bottom(sides: ReadonlyMap<string, Side>): number {
-  return Math.max(...Array.from(sides.values(), ({ y, height }) => y + height)) + GAP;
-}
-
 function cut(name: string): string {
-  return name.length > 18 ? `${name.slice(0, 17)}…` : name;
+  return name.length > 24 ? `${name.slice(0, 23)}…` : name;
 }

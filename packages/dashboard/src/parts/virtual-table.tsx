@@ -13,6 +13,8 @@ export interface TableColumn {
 }
 
 const ROW_PX = 34;
+/** Of the head, with what a scroll bar below takes. */
+const HEAD_PX = 48;
 /** Rows beyond the edges, so that a quick scroll shows no gap. */
 const SPARE_ROWS = 12;
 
@@ -43,8 +45,14 @@ export function VirtualTable(props: {
   const first = Math.max(0, Math.floor(view.top / ROW_PX) - SPARE_ROWS);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW_PX) + SPARE_ROWS);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
-    <section class="scroll" ref={place} tabIndex={0} aria-label={label}>
+    <section
+      class="scroll"
+      ref={place}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+      tabIndex={0}
+      aria-label={label}
+      style={{ "--rows-height": `${rows.length * ROW_PX + HEAD_PX}px` }}
+    >
       <table aria-rowcount={rows.length + 1}>
         <thead>
           <tr>

@@ -13,7 +13,7 @@ import {
   writeLimits,
 } from "@zml/engine";
 import { CallerKeys } from "../../packages/gateway/src/admission/authenticate.ts";
-import { limitFields } from "../../packages/gateway/src/admission/limit-answer.ts";
+import { limitLines } from "../../packages/gateway/src/admission/limit-answer.ts";
 import { keyDigest, PROCESS_PEPPER } from "../../packages/gateway/src/config/key-digest.ts";
 import { benchConfig, type Measured, startGatewayProcess } from "../processes.ts";
 import type { Figure } from "../report.ts";
@@ -107,7 +107,7 @@ function stepsUs(): number {
       if (caller.kind !== "known") throw new Error("the key is known");
       const taken = takeAllowance(table, 0, caller.rights.rows, { tokens: 200, nowMs });
       if (isRefusedAllowance(taken)) throw new Error("the limits are far off");
-      fields += limitFields(table, caller.rights.rows, nowMs).length;
+      fields += limitLines(taken, nowMs).length;
       holdCost(table, 0, taken, 0.001);
       holdCost(table, 0, taken, 0);
       chargeCost(table, 0, taken, 0.001);

@@ -32,6 +32,11 @@ export interface CallerResponse {
   /** Null: it waits for its turn behind another answer of the same connection. */
   readonly socket: CallerLink | null;
   setHeader(name: string, value: string | number): unknown;
+  /**
+   * Fields of ours, before the head is written: the lines that HTTP/1.1 has for them, `name: value\r\n` each, names in
+   * lower case. Nobody looks at them again, so that only what was checked where it came in may stand there.
+   */
+  setLines(lines: string): void;
   /** @param fields name, value, name, value …. */
   writeHead(status: number, fields?: string[] | Record<string, string>): CallerResponse;
   /** False: wait until `onceWritable` calls back before more is written. */

@@ -38,6 +38,8 @@ const ANSWER_HEADERS = [
   "x-ratelimit-remaining-requests",
 ];
 
+const UNLIMITED_ANSWER_HEADERS = ANSWER_HEADERS.filter((name) => !name.startsWith("x-ratelimit-"));
+
 /** How an error answer differs from its row in the error table. */
 export interface ErrorOptions {
   extra?: ErrorDetails["extra"];
@@ -68,8 +70,8 @@ export class Exchange implements AnswerSink, DenseMember {
   /** When its head had come, engine clock ms. */
   readonly startedAtMs: number;
   readonly tally: RequestTally = createTally();
-  /** Header fields that tell the caller how its limits stand, name and value in turn. */
-  limitFields: readonly string[] = [];
+  /** Header fields that tell the caller how its limits stand, a line each; empty: it has no such limits. */
+  limitLines = "";
   /** Set once the request ends early. */
   interruption: Interruption | null = null;
   readonly #slowClientMs: number;
@@ -248,23 +250,17 @@ export class Exchange implements AnswerSink, DenseMember {
 
   /** Header fields of any answer: ours, and those of the node that callers get. */
   #fields(headers: AnswerHead["headers"]): string[] {
-    const fields = [
-      REQUEST_ID_HEADER,
-      this.requestId,
-      TRACEPARENT_HEADER,
-      this.traceparent,
-      ROUTING_HEADER,
-      this.routingHeader,
-    ];
-    const { limitFields } = this;
-    for (const name of ANSWER_HEADERS) {
+    const { limitLines } = this;
+    this.response.setLines(
+      `${REQUEST_ID_HEADER}: ${this.requestId}\r\n${TRACEPARENT_HEADER}: ${this.traceparent}\r\n` +
+        `${ROUTING_HEADER}: ${this.routingHeader}\r\n${limitLines}`,
+    );
+    const fields: string[] = [];
+    // a caller with limits of its own hears of those, not of the gateway's at the node
+    for (const name of limitLines === "" ? ANSWER_HEADERS : UNLIMITED_ANSWER_HEADERS) {
       const value = headers[name];
-      // a caller with limits of its own hears of those, not of the gateway's at the node
-      if (typeof value === "string" && !(limitFields.length > 0 && name.startsWith("x-ratelimit-"))) {
-        fields.push(name, value);
-      }
+      if (typeof value === "string") fields.push(name, value);
     }
-    for (const field of limitFields) fields.push(field);
     if (this.#isDraining()) fields.push("connection", "close");
     return fields;
   }

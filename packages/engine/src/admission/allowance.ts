@@ -11,6 +11,7 @@ import {
   countInWindow,
   emptyWindowMs,
   giveBackToWindow,
+  leavesAtMs,
   takeFromWindow,
   waitForWindowMs,
   windowTick,
@@ -29,8 +30,13 @@ export interface Allowance extends CallerRows {
   /** Tokens that were reserved. */
   readonly tokens: number;
   /** Rows in whose token window they stand. */
-  readonly hasKeyTokens: boolean;
-  readonly hasAccountTokens: boolean;
+  hasKeyTokens: boolean;
+  hasAccountTokens: boolean;
+  /** Of the tighter one of key and account, behind this request; limit -1: neither has one. */
+  requestLimit: number;
+  requestsLeft: number;
+  tokenLimit: number;
+  tokensLeft: number;
   /** What the present attempt is expected to cost, USD. */
   pendingUsd: number;
   isClosed: boolean;
@@ -69,26 +75,32 @@ export function takeAllowance(
   rows: CallerRows,
   { tokens, nowMs }: { tokens: number; nowMs: number },
 ): Allowance | AllowanceRefusal {
-  const tick = windowTick(nowMs);
   const amount = Math.min(TOKENS_MAX, Math.max(0, Math.ceil(tokens)));
-  const ofKey = takeRow(table, worker, rows.key, { amount, tick, nowMs });
-  if (ofKey !== TAKEN && ofKey !== TAKEN_WITH_TOKENS) return { ...ofKey, owner: "key" };
-  // the key's own account comes second, so that a key over its limit costs its account nothing
-  const ofAccount = takeRow(table, worker, rows.account, { amount, tick, nowMs });
-  if (ofAccount !== TAKEN && ofAccount !== TAKEN_WITH_TOKENS) {
-    undoRow(table, worker, rows.key, { amount, tick, hasTokens: ofKey === TAKEN_WITH_TOKENS });
-    return { ...ofAccount, owner: "account" };
-  }
-  return {
+  const allowance: Allowance = {
     key: rows.key,
     account: rows.account,
-    tick,
+    tick: windowTick(nowMs),
     tokens: amount,
-    hasKeyTokens: ofKey === TAKEN_WITH_TOKENS,
-    hasAccountTokens: ofAccount === TAKEN_WITH_TOKENS,
+    hasKeyTokens: false,
+    hasAccountTokens: false,
+    requestLimit: -1,
+    requestsLeft: 0,
+    tokenLimit: -1,
+    tokensLeft: 0,
     pendingUsd: 0,
     isClosed: false,
   };
+  const ofKey = takeRow(table, worker, rows.key, allowance, nowMs);
+  if (ofKey !== TAKEN && ofKey !== TAKEN_WITH_TOKENS) return { ...ofKey, owner: "key" };
+  allowance.hasKeyTokens = ofKey === TAKEN_WITH_TOKENS;
+  // the key's own account comes second, so that a key over its limit costs its account nothing
+  const ofAccount = takeRow(table, worker, rows.account, allowance, nowMs);
+  if (ofAccount !== TAKEN && ofAccount !== TAKEN_WITH_TOKENS) {
+    undoRow(table, worker, rows.key, allowance);
+    return { ...ofAccount, owner: "account" };
+  }
+  allowance.hasAccountTokens = ofAccount === TAKEN_WITH_TOKENS;
+  return allowance;
 }
 
 /** True for a refusal. */
@@ -145,7 +157,12 @@ export interface LimitStanding {
   readonly resetMs: number;
 }
 
-/** The tighter one of key and account; null: neither has such a limit. */
+/** Until the limits of a minute are whole again if nothing comes behind this request, ms. */
+export function allowanceResetMs({ tick }: Allowance, nowMs: number): number {
+  return leavesAtMs(tick) - nowMs;
+}
+
+/** The tighter one of key and account; null: neither has such a limit. For a caller who got nothing. */
 export function limitStanding(
   table: LimitsTable,
   rows: CallerRows,
@@ -177,7 +194,8 @@ function takeRow(
   table: LimitsTable,
   worker: number,
   row: number,
-  { amount, tick, nowMs }: { amount: number; tick: number; nowMs: number },
+  allowance: Allowance,
+  nowMs: number,
 ): typeof TAKEN | typeof TAKEN_WITH_TOKENS | RowRefusal {
   if (row < 0) return TAKEN;
   const isLimited = table.isLimited[row] === 1;
@@ -192,33 +210,45 @@ function takeRow(
   }
   if (!isLimited) return TAKEN;
   const { requests, tokens } = table;
-  const hasRequests = (requests.limit[row] as number) >= 0;
-  if (hasRequests && takeFromWindow(requests, row, 1, tick) < 0) {
-    releaseRunning(table, worker, row);
-    const used = countInWindow(requests, row, tick);
-    const retryAfterMs = waitForWindowMs(requests, row, 1, nowMs);
-    return refusal("requests", { limit: requests.limit[row] as number, used, requested: 1, retryAfterMs });
+  const { tick, tokens: amount } = allowance;
+  const requestLimit = requests.limit[row] as number;
+  if (requestLimit >= 0) {
+    const left = takeFromWindow(requests, row, 1, tick);
+    if (left < 0) {
+      releaseRunning(table, worker, row);
+      const used = countInWindow(requests, row, tick);
+      const retryAfterMs = waitForWindowMs(requests, row, 1, nowMs);
+      return refusal("requests", { limit: requestLimit, used, requested: 1, retryAfterMs });
+    }
+    if (allowance.requestLimit < 0 || left < allowance.requestsLeft) {
+      allowance.requestLimit = requestLimit;
+      allowance.requestsLeft = left;
+    }
   }
-  if ((tokens.limit[row] as number) < 0) return TAKEN;
-  if (takeFromWindow(tokens, row, amount, tick) >= 0) return TAKEN_WITH_TOKENS;
+  const tokenLimit = tokens.limit[row] as number;
+  if (tokenLimit < 0) return TAKEN;
+  const left = takeFromWindow(tokens, row, amount, tick);
+  if (left >= 0) {
+    if (allowance.tokenLimit < 0 || left < allowance.tokensLeft) {
+      allowance.tokenLimit = tokenLimit;
+      allowance.tokensLeft = left;
+    }
+    return TAKEN_WITH_TOKENS;
+  }
   releaseRunning(table, worker, row);
-  if (hasRequests) giveBackToWindow(requests, row, 1, { takenAt: tick, now: tick });
+  if (requestLimit >= 0) giveBackToWindow(requests, row, 1, { takenAt: tick, now: tick });
   const used = countInWindow(tokens, row, tick);
   const retryAfterMs = waitForWindowMs(tokens, row, amount, nowMs);
-  return refusal("tokens", { limit: tokens.limit[row] as number, used, requested: amount, retryAfterMs });
+  return refusal("tokens", { limit: tokenLimit, used, requested: amount, retryAfterMs });
 }
 
-function undoRow(
-  table: LimitsTable,
-  worker: number,
-  row: number,
-  { amount, tick, hasTokens }: { amount: number; tick: number; hasTokens: boolean },
-): void {
+/** Gives back what the key's row has given when the account's gives nothing. */
+function undoRow(table: LimitsTable, worker: number, row: number, { tick, tokens, hasKeyTokens }: Allowance): void {
   if (row < 0) return;
   releaseRunning(table, worker, row);
   const at = { takenAt: tick, now: tick };
   if ((table.requests.limit[row] as number) >= 0) giveBackToWindow(table.requests, row, 1, at);
-  if (hasTokens) giveBackToWindow(table.tokens, row, amount, at);
+  if (hasKeyTokens) giveBackToWindow(table.tokens, row, tokens, at);
 }
 
 function overBudget(table: LimitsTable, row: number): RowRefusal | null {

@@ -161,7 +161,7 @@ function countOf(window: WindowColumns, row: number, tick: number): number {
 }
 
 /** When a tick has left the window, engine clock ms. */
-function leavesAtMs(tick: number): number {
+export function leavesAtMs(tick: number): number {
   return (tick - 1 + TICKS_IN_WINDOW) * WINDOW_TICK_MS;
 }
 

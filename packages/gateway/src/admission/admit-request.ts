@@ -16,7 +16,7 @@ import type { DataPlane } from "../data-plane.ts";
 import type { ErrorOptions, Exchange } from "../exchange.ts";
 import type { CallerRights } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
-import { limitFields, limitRefusal } from "./limit-answer.ts";
+import { limitLines, limitRefusal, refusalLines } from "./limit-answer.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 import { refusalOf } from "./refuse-caller.ts";
 import { RequestMeter } from "./request-meter.ts";
@@ -144,8 +144,11 @@ function meterOf(
   const nowMs = request.admittedAtMs;
   const output = isPromptOnly(request.endpoint) ? 0 : expectedTokens(table, request);
   const taken = takeAllowance(limits, worker, rights.rows, { tokens: request.promptTokens + output, nowMs });
-  exchange.limitFields = limitFields(limits, rights.rows, nowMs);
-  if (!isRefusedAllowance(taken)) return new RequestMeter(plane, request, taken);
+  if (!isRefusedAllowance(taken)) {
+    exchange.limitLines = limitLines(taken, nowMs);
+    return new RequestMeter(plane, request, taken);
+  }
+  exchange.limitLines = refusalLines(limits, rights.rows, nowMs);
   const { code, message, options } = limitRefusal(taken, rights, Date.now());
   exchange.routing = { policy: request.policy.name, reason: "refused" };
   exchange.fail(code, message, options);

@@ -5,6 +5,7 @@ import { DEFAULT_ACCOUNT } from "@zml/protocol/fixed-names";
 import { createKeyDigest, type KeyDigest } from "../config/key-digest.ts";
 import type { WorkerKey, WorkerKeys } from "../thread-messages.ts";
 import { type PresentedKey, presentedKey } from "./presented-key.ts";
+import { RecentKeys } from "./recent-keys.ts";
 
 /** What a caller may do, and as whom. */
 export interface CallerRights extends CallRights {
@@ -40,6 +41,8 @@ const UNKNOWN: Caller = { kind: "invalid", fault: "unknown" };
 export class CallerKeys {
   readonly #digest: KeyDigest;
   readonly #held: ReadonlyMap<string, HeldKey>;
+  /** Gone with these keys: what was revoked is in no later one. */
+  readonly #recent = new RecentKeys<HeldKey>();
   readonly #anybody: Caller;
 
   constructor({ pepper, list, accountRows }: WorkerKeys) {
@@ -65,12 +68,20 @@ export class CallerKeys {
     const presented = presentedKey(rawHeaders);
     if (presented.kind === "none") return MISSING;
     if (presented.kind === "faulty") return { kind: "invalid", fault: presented.fault };
-    const key = this.#held.get(this.#digest(presented.value));
+    const key = this.#holderOf(presented.value);
     if (key === undefined) return UNKNOWN;
     if (key.expiresAtMs !== Number.POSITIVE_INFINITY && key.expiresAtMs <= unixMs()) {
       return { kind: "expired", key: key.name, expiredAt: new Date(key.expiresAtMs).toISOString() };
     }
     return key.mayInfer ? key.known : { kind: "forbidden", key: key.name };
+  }
+
+  #holderOf(presented: string): HeldKey | undefined {
+    const seen = this.#recent.find(presented);
+    if (seen !== null) return seen;
+    const held = this.#held.get(this.#digest(presented));
+    if (held !== undefined) this.#recent.note(presented, held);
+    return held;
   }
 }
 

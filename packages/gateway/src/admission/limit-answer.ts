@@ -1,26 +1,67 @@
 /** What a caller with limits is told about them: on every answer, and when it has reached one. */
 
-import { type AllowanceRefusal, type CallerRows, type LimitsTable, limitStanding } from "@zml/engine";
+import {
+  type Allowance,
+  type AllowanceRefusal,
+  allowanceResetMs,
+  type CallerRows,
+  type LimitsTable,
+  limitStanding,
+} from "@zml/engine";
 import { ERRORS, type ErrorCode } from "@zml/protocol/errors";
 import type { ErrorOptions } from "../exchange.ts";
 import { durationText, nextDayMs, nextMonthMs } from "./limit-times.ts";
 
-/** OpenAI's header fields, name and value in turn; empty for a caller without such limits. */
-export function limitFields(table: LimitsTable, rows: CallerRows, nowMs: number): string[] {
-  const fields: string[] = [];
-  for (const kind of ["requests", "tokens"] as const) {
-    const standing = limitStanding(table, rows, kind, nowMs);
-    if (standing === null) continue;
-    fields.push(
-      `x-ratelimit-limit-${kind}`,
-      String(standing.limit),
-      `x-ratelimit-remaining-${kind}`,
-      String(standing.remaining),
-      `x-ratelimit-reset-${kind}`,
-      durationText(standing.resetMs),
-    );
-  }
-  return fields;
+/**
+ * OpenAI's header fields for a caller who got what it asked for, as lines (see `CallerResponse.setLines`); empty for one
+ * without such limits.
+ */
+export function limitLines(allowance: Allowance, nowMs: number): string {
+  const { requestLimit, requestsLeft, tokenLimit, tokensLeft } = allowance;
+  if (requestLimit < 0 && tokenLimit < 0) return "";
+  const reset = durationText(allowanceResetMs(allowance, nowMs));
+  const requests = requestLimit < 0 ? "" : linesOf(REQUESTS, requestLimit, requestsLeft, reset);
+  return tokenLimit < 0 ? requests : requests + linesOf(TOKENS, tokenLimit, tokensLeft, reset);
+}
+
+/** The same for a caller who has reached a limit. */
+export function refusalLines(table: LimitsTable, rows: CallerRows, nowMs: number): string {
+  return standingLines(REQUESTS, table, rows, nowMs) + standingLines(TOKENS, table, rows, nowMs);
+}
+
+function standingLines(texts: LimitTexts, table: LimitsTable, rows: CallerRows, nowMs: number): string {
+  const standing = limitStanding(table, rows, texts.kind, nowMs);
+  return standing === null ? "" : linesOf(texts, standing.limit, standing.remaining, durationText(standing.resetMs));
+}
+
+/** The fields of one kind of limit, of which what is the same for many requests is made once. */
+interface LimitTexts {
+  readonly kind: "requests" | "tokens";
+  /** By the limit: all that stands before what remains. */
+  readonly heads: Map<number, string>;
+  /** By the time of the reset: all that stands behind. */
+  readonly tails: Map<string, string>;
+}
+
+const REQUESTS: LimitTexts = { kind: "requests", heads: new Map(), tails: new Map() };
+const TOKENS: LimitTexts = { kind: "tokens", heads: new Map(), tails: new Map() };
+
+/** Limits in use, and durations. */
+const TEXTS_MAX = 2000;
+
+function linesOf({ kind, heads, tails }: LimitTexts, limit: number, remaining: number, reset: string): string {
+  const head =
+    heads.get(limit) ?? keep(heads, limit, `x-ratelimit-limit-${kind}: ${limit}\r\nx-ratelimit-remaining-${kind}: `);
+  const tail = tails.get(reset) ?? keep(tails, reset, `\r\nx-ratelimit-reset-${kind}: ${reset}\r\n`);
+  return head + remaining + tail;
+}
+
+function keep<Key>(texts: Map<Key, string>, key: Key, text: string): string {
+  if (texts.size >= TEXTS_MAX) texts.clear();
+  // in one piece: what is put together of pieces is walked each time it is written
+  const flat = Buffer.from(text, "latin1").toString("latin1");
+  texts.set(key, flat);
+  return flat;
 }
 
 /** Code, text and how the answer differs from other errors. @param unixMs now */

@@ -4,11 +4,18 @@
 export function durationText(ms: number): string {
   if (ms < 1000) return `${Math.ceil(ms)}ms`;
   const seconds = Math.ceil(ms / 1000);
+  return WINDOW_TEXTS[seconds] ?? textOfSeconds(seconds);
+}
+
+function textOfSeconds(seconds: number): string {
   const minutes = Math.floor(seconds / 60);
   const hours = Math.floor(minutes / 60);
   if (minutes === 0) return `${seconds}s`;
   return hours === 0 ? `${minutes}m${seconds % 60}s` : `${hours}h${minutes % 60}m${seconds % 60}s`;
 }
+
+/** Every time that a limit of a minute can tell, made once. */
+const WINDOW_TEXTS = Array.from({ length: 62 }, (_, seconds) => textOfSeconds(seconds));
 
 /** The next midnight UTC, Unix ms. */
 export function nextDayMs(unixMs: number): number {

@@ -79,6 +79,13 @@ export class StreamResponse implements CallerResponse, CallerLink {
     this.#fields[name] = value;
   }
 
+  setLines(lines: string): void {
+    for (const line of lines.split("\r\n")) {
+      const colon = line.indexOf(": ");
+      if (colon > 0) this.setHeader(line.slice(0, colon), line.slice(colon + 2));
+    }
+  }
+
   writeHead(status: number, fields: string[] | Record<string, string> = []): this {
     if (this.destroyed || this.headersSent) return this;
     const head: Record<string, string | number> = {

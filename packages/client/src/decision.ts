@@ -14,6 +14,8 @@ export interface DecisionOutcome {
   duration_ms: number | null;
   prompt_tokens: number | null;
   output_tokens: number | null;
+  /** Of the prompt, found in the prefix cache. `null`: the node does not tell it. */
+  cached_tokens: number | null;
 }
 
 /** A family of the policy's chain, represented by its best-ranked node with room. */
@@ -72,6 +74,12 @@ export interface Decision extends AnswerFacts {
     estimate_token_ms: number | null;
     /** Predicted probability that it meets its targets, 0 to 1. */
     target_chance: number | null;
+    /** The prompt as predictions took it. */
+    estimate_prompt_tokens: number | null;
+    /** Of the prompt, believed to stand in the node's prefix cache, since it was sent there before. */
+    warm_tokens: number | null;
+    /** What of them the prediction counted on, as far as the node's cache kept its word before. */
+    cached_tokens: number | null;
     cost_usd: number | null;
     headroom_ms: number | null;
     is_trial: boolean;

@@ -14,6 +14,7 @@ import {
 } from "./availability/query.ts";
 import { isAnyTooSmall, isOnlyCooling, judgeNoNode } from "./availability/saturation.ts";
 import { slowStartShare } from "./availability/slow-start.ts";
+import { findWarmNodes } from "./availability/warm-nodes.ts";
 import { BOOKING_RACES_MAX, BOOKING_TRIES_MAX } from "./bounds.ts";
 import { choose } from "./cost/choose.ts";
 import { type Estimator, expectedTokens, promiseOf, promptTokensOf } from "./cost/estimate.ts";
@@ -21,9 +22,11 @@ import { tickOf } from "./deadline.ts";
 import type { Decision, TrialLeases } from "./decision.ts";
 import { type Directory, presentModel } from "./directory.ts";
 import { type Booking, type BookingVector, completeBooking, takePlace, undoPlace } from "./dispatch/booking.ts";
+import { notePrompt } from "./dispatch/note-prompt.ts";
 import { type TrialPlace, takeTrials } from "./dispatch/trial.ts";
 import type { FleetTable } from "./fleet-table.ts";
 import { depthWith } from "./load.ts";
+import type { PrefixTable, WarmNodes } from "./prefix-table.ts";
 import type { RouteRequest } from "./route-request.ts";
 
 export { admit } from "./admission/admit.ts";
@@ -34,6 +37,8 @@ export interface Decider {
   readonly worker: number;
   readonly directory: Directory;
   readonly estimator: Estimator;
+  /** What was sent where; null: nobody asks which node is warm. */
+  readonly prefixes: PrefixTable | null;
 }
 
 /**
@@ -73,7 +78,8 @@ export function decide(
       context.contextFloor = largestContext(table, request, context);
       if (context.contextFloor > 0) queryAvailability(table, request, context, decision);
     }
-    if (!choose(table, request, { estimator, draw, startShareOf }, decision)) {
+    const warm = warmNodes(decider, request, nowTick);
+    if (!choose(table, request, { estimator, draw, startShareOf, warm }, decision)) {
       judgeNoNode(table, request, { nowTick, parked: parkedFor(table, request.model) }, decision);
       return null;
     }
@@ -99,6 +105,9 @@ function begin(decision: Decision): void {
   decision.depth = Number.NaN;
   decision.estimateMs = Number.NaN;
   decision.costUsd = Number.NaN;
+  decision.promptTokens = Number.NaN;
+  decision.warmTokens = 0;
+  decision.cachedTokens = 0;
   decision.firstMs = Number.NaN;
   decision.tokenMs = Number.NaN;
   decision.promisedTokenMs = Number.NaN;
@@ -128,11 +137,14 @@ function book(
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax, trial: decision.trial });
   if (depth === null) return null;
   decision.depth = depth;
-  const { firstMs, tokenMs, promisedTokenMs } = decision;
-  const vector = vectorOf(table, request, Number.isNaN(tokenMs) ? promiseOf(request) : promisedTokenMs);
+  const { firstMs, tokenMs, promisedTokenMs, warmTokens, cachedTokens } = decision;
+  const tokenTargetMs = Number.isNaN(tokenMs) ? promiseOf(request) : promisedTokenMs;
+  const vector = vectorOf(table, request, { tokenTargetMs, cachedTokens });
+  if (decider.prefixes !== null) notePrompt(decider.prefixes, table, request, { row, nowTick: context.nowTick });
   return completeBooking(table, worker, row, vector, {
     nowMs,
     depth,
+    warmTokens,
     firstMs,
     tokenMs,
     outputTokens: request.expectedTokens,
@@ -158,10 +170,11 @@ export function bookAgain(
   const context = { nowTick: tickOf(nowMs), heads: [], draw: 0, mayTryCooling: false, contextFloor: 0 };
   const depth = takeCheckedPlace(decider, request, place, { context, depthMax: Number.POSITIVE_INFINITY, trial });
   if (depth === null) return null;
-  const vector = vectorOf(decider.table, request, promiseOf(request));
+  const vector = vectorOf(decider.table, request, { tokenTargetMs: promiseOf(request), cachedTokens: 0 });
   return completeBooking(decider.table, decider.worker, row, vector, {
     nowMs,
     depth,
+    warmTokens: 0,
     firstMs: Number.NaN,
     tokenMs: Number.NaN,
     outputTokens: request.expectedTokens,
@@ -189,10 +202,21 @@ function takeCheckedPlace(
   return null;
 }
 
-function vectorOf(table: FleetTable, request: RouteRequest, tokenTargetMs: number): BookingVector {
+/** The nodes that hold a beginning of the prompt; null: none does, or the policy's estimates do not ask. */
+function warmNodes({ prefixes, table }: Decider, request: RouteRequest, nowTick: number): WarmNodes | null {
+  if (prefixes === null || request.marks === null || request.policy.estimator !== "predictive") return null;
+  return findWarmNodes(prefixes, table, request, { promptTokens: promptTokensOf(table, request), nowTick });
+}
+
+function vectorOf(
+  table: FleetTable,
+  request: RouteRequest,
+  { tokenTargetMs, cachedTokens }: { tokenTargetMs: number; cachedTokens: number },
+): BookingVector {
   const promptTokens = promptTokensOf(table, request);
   return {
     promptTokens,
+    freshTokens: promptTokens - cachedTokens,
     kvTokens: promptTokens + request.expectedTokens,
     tokenTargetMs,
     isStream: request.isStream,

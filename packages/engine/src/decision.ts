@@ -91,6 +91,12 @@ export interface Decision {
   estimateMs: number;
   /** Cost estimate, USD. NaN: unknown. */
   costUsd: number;
+  /** Prompt as predictions took it, tokens. NaN: not predicted. */
+  promptTokens: number;
+  /** Prompt tokens believed to stand in the chosen node's prefix cache; 0: none. */
+  warmTokens: number;
+  /** What of them is expected to be true, as far as the node's cache kept its word before. */
+  cachedTokens: number;
   /** Predicted first token, ms. NaN: not predicted. */
   firstMs: number;
   /** Predicted time per token, ms. NaN: not predicted. */
@@ -136,6 +142,9 @@ export function createDecision(): Decision {
     depth: Number.NaN,
     estimateMs: Number.NaN,
     costUsd: Number.NaN,
+    promptTokens: Number.NaN,
+    warmTokens: 0,
+    cachedTokens: 0,
     firstMs: Number.NaN,
     tokenMs: Number.NaN,
     promisedTokenMs: Number.NaN,

@@ -30,6 +30,7 @@ const ENDED = {
   promptTokens: 11,
   outputTokens: 12,
   costUsd: 0.25,
+  cachedTokens: 7,
 } as const;
 
 function written(spec: FleetSpec, records = 4) {

@@ -47,6 +47,9 @@ const NUMBERS = [
   "retryAfterMs",
   "promptTokens",
   "promptTokensAtLeast",
+  "estimatePromptTokens",
+  "warmTokens",
+  "cachedTokens",
   "maxTokens",
   "expectedTokens",
   "priceUsdPerHour",
@@ -57,6 +60,7 @@ const NUMBERS = [
   "reportedPromptTokens",
   "reportedOutputTokens",
   "spentUsd",
+  "reportedCachedTokens",
 ] as const;
 
 const INTEGERS = [
@@ -193,6 +197,9 @@ export function writeDecision(
   floats[f + N.retryAfterMs] = decision.retryAfterMs;
   floats[f + N.promptTokens] = request.promptTokens;
   floats[f + N.promptTokensAtLeast] = request.promptTokensAtLeast;
+  floats[f + N.estimatePromptTokens] = decision.promptTokens;
+  floats[f + N.warmTokens] = decision.warmTokens;
+  floats[f + N.cachedTokens] = decision.cachedTokens;
   floats[f + N.maxTokens] = request.maxTokens;
   floats[f + N.expectedTokens] = request.expectedTokens;
   const { row, placement } = decision;
@@ -204,6 +211,7 @@ export function writeDecision(
   floats[f + N.reportedPromptTokens] = Number.NaN;
   floats[f + N.reportedOutputTokens] = Number.NaN;
   floats[f + N.spentUsd] = Number.NaN;
+  floats[f + N.reportedCachedTokens] = Number.NaN;
   ints[i + I.directoryVersion] = decision.directoryVersion;
   ints[i + I.model] = request.model.index;
   ints[i + I.policy] = request.policy.index;
@@ -284,6 +292,8 @@ export interface EvidenceOutcome {
   outputTokens: number;
   /** What it took of its node, USD. NaN: the price is unknown. */
   costUsd: number;
+  /** Of the prompt, found in the node's prefix cache. */
+  cachedTokens: number;
 }
 
 /** Adds the outcome to a record, unless it has been overwritten since. Owning worker only. */
@@ -303,6 +313,7 @@ export function writeOutcome(ring: EvidenceRing, sequence: number, outcome: Evid
   floats[f + N.reportedPromptTokens] = outcome.promptTokens;
   floats[f + N.reportedOutputTokens] = outcome.outputTokens;
   floats[f + N.spentUsd] = outcome.costUsd;
+  floats[f + N.reportedCachedTokens] = outcome.cachedTokens;
   Atomics.store(ints, i, lock + 1);
 }
 

@@ -23,6 +23,7 @@ import {
   PLACEMENTS_PER_NODE,
   QUEUES_MAX,
 } from "./bounds.ts";
+import { CACHE_LOST_TOKENS } from "./prefix-table.ts";
 import { ENDPOINTS } from "./reasons.ts";
 
 /** Float64 columns of a node, written by the control thread. */
@@ -41,6 +42,8 @@ const NODE_NUMBERS = [
   "freeMemoryGib",
   /** KV cache in use, 0..1. NaN: unknown. */
   "kvUse",
+  /** Tokens that the KV cache holds, as the node tells. NaN: it does not. */
+  "cacheTokens",
   /** Time of the last good poll, engine clock ms. NaN: never. */
   "polledAtMs",
   /** Time of the last inference that succeeded, engine clock ms. NaN: never seen. */
@@ -110,6 +113,8 @@ const NODE_TALLIES = [
   "relayed",
   /** Prompt tokens whose prefill is over, modulo 2^32. */
   "prefilledTokens",
+  /** Prompt tokens that were sent to be computed, modulo 2^32: the age of what stands in the prefix cache. */
+  "cacheClock",
   /** Integrals over time less what stands now (see `dispatch/load-integrals.ts`), modulo 2^32: requests, and KV tokens. */
   "depthTime",
   "kvTime",
@@ -193,6 +198,8 @@ const PLACEMENT_NUMBERS = [
   "predictionError",
   /** Attempts of the model on the family that the predictor learned from. */
   "predictorSamples",
+  /** Share of the prompt tokens believed to stand in the prefix cache that did. NaN: nothing was seen. */
+  "cacheHits",
 ] as const;
 
 /** Int32 columns of a placement, written by the control thread. */
@@ -212,6 +219,8 @@ const MODEL_NUMBERS = [
   "meanOutputTokens",
   /** Decayed mean prompt of a request, tokens. NaN: none seen. */
   "meanPromptTokens",
+  /** Decayed share of prompt tokens that no prefix cache was expected to hold. NaN: none seen. */
+  "freshShare",
   /** Decayed ratio of a prompt's tokens, as nodes count them, to the estimate from its bytes. NaN: none seen. */
   "promptRatio",
 ] as const;
@@ -402,7 +411,8 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   assert(isRowIdle(table, row), "a free row has no bookings");
   for (const name of NODE_NUMBERS) table[name][row] = Number.NaN;
   for (const name of NODE_INTEGERS) table[name][row] = 0;
-  for (const name of NODE_TALLIES) table[name][row] = 0;
+  for (const name of NODE_TALLIES) if (name !== "cacheClock") table[name][row] = 0;
+  forgetCache(table, row);
   for (const name of NODE_DEADLINES) table[name][row] = 0;
   for (const name of NODE_NOTES) table[name][row] = 0;
   table.endpointUntil.fill(0, row * ENDPOINTS.length, (row + 1) * ENDPOINTS.length);
@@ -414,6 +424,11 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   table.slowStartMs[row] = start.slowStartMs ?? 0;
   table.priceUsdPerHour[row] = start.priceUsdPerHour;
   table.isLive[row] = 1;
+}
+
+/** The node's prefix cache is empty, or another node's: nothing that it was sent stands in it. Any thread. */
+export function forgetCache(table: FleetTable, row: number): void {
+  Atomics.add(table.cacheClock, row, CACHE_LOST_TOKENS);
 }
 
 /** True when no booking of any worker stands on the row. */
@@ -440,6 +455,7 @@ export function forgetSpeeds(table: FleetTable, placement: number): void {
   for (const [name, value] of Object.entries(DEFAULT_TIMING))
     table[name as keyof typeof DEFAULT_TIMING][placement] = value;
   table.kvCapacityTokens[placement] = Number.NaN;
+  table.cacheHits[placement] = Number.NaN;
   table.slowness[placement] = Number.NaN;
   table.predictionError[placement] = Number.NaN;
 }

@@ -48,6 +48,7 @@ export * from "./learning/refresh-speeds.ts";
 export * from "./learning/timing-learner.ts";
 export * from "./limits-table.ts";
 export * from "./load.ts";
+export * from "./prefix-table.ts";
 export * from "./reasons.ts";
 export * from "./route-request.ts";
 export * from "./settle.ts";

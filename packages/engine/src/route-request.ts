@@ -4,6 +4,7 @@ import { assert } from "./assert.ts";
 import { FAILED_NODES_MAX } from "./bounds.ts";
 import { contextAtLeast, contextLikely, needsOf } from "./capabilities.ts";
 import type { Model, Policy } from "./directory.ts";
+import type { PromptMarks } from "./prefix-table.ts";
 import type { PolicySource } from "./reasons.ts";
 
 /** State of one request across its decisions. Made once by `admit`, changed only by `decide` and `settle`. */
@@ -32,6 +33,8 @@ export interface RouteRequest {
   readonly promptTokensAtLeast: number;
   /** The prompt holds images. */
   readonly hasImages: boolean;
+  /** Beginnings that its prompt is known by; null: none, or nobody asks which node is warm. */
+  readonly marks: PromptMarks | null;
   /** Bits of what it needs of a node (see `capabilities.ts`). */
   readonly needs: number;
   /** Context that it takes for certain, tokens: a power of two, 0: nothing is certain. */
@@ -79,6 +82,8 @@ export interface RouteRequestStart {
   /** The least that the prompt can have, tokens; 0: nothing is certain. */
   promptTokensAtLeast: number;
   hasImages: boolean;
+  /** Beginnings that its prompt is known by; default: none. */
+  marks?: PromptMarks | null;
   admittedAtMs: number;
 }
 
@@ -88,6 +93,7 @@ export function createRouteRequest(start: RouteRequestStart): RouteRequest {
   const atLeast = contextAtLeast(start.endpoint, start.promptTokensAtLeast);
   return {
     ...start,
+    marks: start.marks ?? null,
     needs: needsOf(start.endpoint, start.hasImages),
     contextAtLeast: atLeast,
     contextLikely: Math.max(atLeast, contextLikely(start.endpoint, start.promptTokens, start.maxTokens)),

@@ -30,4 +30,6 @@ export interface AttemptResult {
   /** As reported, tokens. NaN: not. */
   promptTokens: number;
   outputTokens: number;
+  /** Of the prompt, found in the node's prefix cache. */
+  cachedTokens: number;
 }

@@ -13,6 +13,7 @@ import {
   type EvidenceRing,
   type FleetTable,
   type LimitsTable,
+  type PrefixTable,
   type RetryBudget,
   type Settler,
   simpleEstimator,
@@ -76,6 +77,7 @@ export class DataPlane {
     worker: number;
     ring: EvidenceRing;
     limits: LimitsTable;
+    prefixes: PrefixTable | null;
     clock: Clock;
     samples: OutcomeSamples;
     connections: SharedArrayBuffer;
@@ -97,7 +99,7 @@ export class DataPlane {
     this.requests = options.requests;
     this.log = options.log;
     this.settings = settings;
-    this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator };
+    this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator, prefixes: options.prefixes };
     this.#budget = createRetryBudget(settings.failover.retryBudget, settings.workers);
     this.settler = this.#makeSettler();
     this.parked = new ParkedWaiters(table, worker, queueLimitsOf(settings));

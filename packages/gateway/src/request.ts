@@ -316,6 +316,7 @@ function nodeLeft(plane: DataPlane): AttemptResult {
     durationMs: 0,
     promptTokens: Number.NaN,
     outputTokens: Number.NaN,
+    cachedTokens: Number.NaN,
   };
 }
 
@@ -346,7 +347,7 @@ function noteOutcome(
   result: AttemptResult,
   outcome: ReturnType<typeof settle>["outcome"],
 ): void {
-  const { end, firstByteMs, firstTokenMs, durationMs, promptTokens, outputTokens } = result;
+  const { end, firstByteMs, firstTokenMs, durationMs, promptTokens, outputTokens, cachedTokens } = result;
   writeOutcome(plane.ring, chosen.sequence, {
     outcome,
     status: end.kind === "answer" ? end.status : -1,
@@ -357,6 +358,7 @@ function noteOutcome(
     promptTokens,
     outputTokens,
     costUsd: meter.usd,
+    cachedTokens,
   });
   plane.samples.add({
     row: chosen.row,
@@ -366,6 +368,7 @@ function noteOutcome(
     outcome,
     promptTokens,
     outputTokens,
+    cachedTokens,
     firstTokenMs,
     durationMs,
     policy: request.policy.index,

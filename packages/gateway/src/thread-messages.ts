@@ -21,6 +21,8 @@ export interface WorkerStart {
   evidenceRing: SharedArrayBuffer;
   evidenceRecords: number;
   limitsTable: SharedArrayBuffer;
+  /** Null: nobody asks which node is warm (`limits.prefixes: 0`). */
+  prefixTable: SharedArrayBuffer | null;
   /** Open connections of callers (`connection-counts.ts`). */
   connections: SharedArrayBuffer;
   /** Engine clock: milliseconds of the machine's monotonic clock at which it reads 0. */
@@ -138,6 +140,7 @@ export const TIMING_FIELDS = [
   "kvTokens",
   "aheadTokens",
   "plainTokens",
+  "warmTokens",
   "firstMs",
   "tokenMs",
   "outputTokens",
@@ -146,6 +149,7 @@ export const TIMING_FIELDS = [
   "prefilledTokens",
   "isPromptOnly",
   "bookedPromptTokens",
+  "freshTokens",
 ] as const satisfies readonly (keyof AttemptTiming)[];
 
 /** Numbers per finished attempt, in this order, in one flat array (see `SAMPLE_FIELDS`). */
@@ -157,6 +161,7 @@ export const SAMPLE_FIELDS = [
   "outcome",
   "promptTokens",
   "outputTokens",
+  "cachedTokens",
   "firstTokenMs",
   "durationMs",
   "policy",

@@ -2,7 +2,14 @@
 
 import { strict as assert } from "node:assert";
 import { parentPort, workerData } from "node:worker_threads";
-import { announceRoom, applyUpdate, attachEvidenceRing, attachFleetTable, attachLimitsTable } from "@zml/engine";
+import {
+  announceRoom,
+  applyUpdate,
+  attachEvidenceRing,
+  attachFleetTable,
+  attachLimitsTable,
+  attachPrefixTable,
+} from "@zml/engine";
 import { createClock } from "./clock.ts";
 import { DataPlane } from "./data-plane.ts";
 import { DataServer } from "./data-server.ts";
@@ -74,6 +81,7 @@ function createPlane(settings: WorkerSettings): DataPlane {
     worker: start.worker,
     ring: attachEvidenceRing(start.evidenceRing, start.evidenceRecords),
     limits: attachLimitsTable(start.limitsTable),
+    prefixes: start.prefixTable === null ? null : attachPrefixTable(start.prefixTable),
     clock: createClock(start.clockOriginMs),
     samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
     connections: start.connections,

@@ -166,6 +166,12 @@ export const limitsSchema = z
         .byteCount({ min: 0, max: 2 ** 40 })
         .default(256 * 2 ** 20)
         .describe("Bytes of the bodies of the requests that wait for room."),
+      prefixes: field
+        .count({ min: 0, max: 2 ** 24 })
+        .default(65_536)
+        .describe(
+          "Beginnings of prompts, of some 256 tokens and more, of which the gateway remembers the nodes that computed them, 32 bytes each. 0: none, and no node is preferred for what it has cached.",
+        ),
     },
     field.mapping,
   )

@@ -1,6 +1,7 @@
 /** Step 1: which account, model and policy a call means. Lookups in memory only. */
 
 import type { Account, Directory, Model, Policy } from "../directory.ts";
+import type { PromptMarks } from "../prefix-table.ts";
 import type { PolicySource } from "../reasons.ts";
 import { createRouteRequest, type RouteRequest } from "../route-request.ts";
 
@@ -37,6 +38,8 @@ export interface RoutingCall {
   promptTokensAtLeast: number;
   /** The prompt holds images. */
   hasImages: boolean;
+  /** Beginnings that its prompt is known by; default: none. */
+  marks?: PromptMarks | null;
 }
 
 /** Why a call was refused, with the names that would have been right. */
@@ -107,6 +110,7 @@ export function admit(directory: Directory, call: RoutingCall, nowMs: number): A
       answers: call.answers,
       promptTokensAtLeast: call.promptTokensAtLeast,
       hasImages: call.hasImages,
+      marks: call.marks ?? null,
       admittedAtMs: nowMs,
     }),
   };

@@ -8,6 +8,7 @@
 import type { Decision } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
+import type { WarmNodes } from "../prefix-table.ts";
 import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
 import { P, PREDICTION_CELLS, type StartShare } from "./predict.ts";
@@ -31,6 +32,8 @@ const HARMS_MAX = 256;
 export interface PredictedOptions {
   draw: number;
   startShareOf: StartShare;
+  /** Nodes with a beginning of the prompt in their cache; null: none. */
+  warm: WarmNodes | null;
 }
 
 interface Choice {
@@ -38,6 +41,7 @@ interface Choice {
   request: RouteRequest;
   decision: Decision;
   weigher: Weigher;
+  startShareOf: StartShare;
 }
 
 /**
@@ -48,15 +52,15 @@ interface Choice {
 export function choosePredicted(
   table: FleetTable,
   request: RouteRequest,
-  { draw, startShareOf }: PredictedOptions,
+  { draw, startShareOf, warm }: PredictedOptions,
   decision: Decision,
 ): true {
   const weigher = weigherOf(table);
-  const choice: Choice = { table, request, decision, weigher };
+  const choice: Choice = { table, request, decision, weigher, startShareOf };
   const { count } = decision.candidates;
   const { costPriority } = request.policy;
   const { found } = weigher;
-  weigher.weigh(request, decision, startShareOf);
+  weigher.weigh(request, decision, startShareOf, warm);
   decision.arePricesUnknown = costPriority !== "latency" && found[F.unpriced] === count;
   if ((found[F.untrusted] as number) * 2 > count) return take(choice, leastLoaded(choice), "least_loaded");
   const explored = exploredOf(choice, draw);
@@ -155,24 +159,52 @@ function exploredOf({ table, request, decision }: Choice, draw: number): number 
   return isAnyMeasured ? explored : -1;
 }
 
-/** The candidate on which the fewest requests are expected to miss for this one; ties by the least response. */
+/**
+ * The candidate on which the fewest requests are expected to miss for this one; ties by the least response. Of a prompt that
+ * goes on the next request is weighed too, which finds the prompt in the cache of the node that gets this one: what misses
+ * anyway moves to where the rest of its conversation does not.
+ */
 function leastHarm(choice: Choice): number {
-  const { table, request } = choice;
+  const { table, request, weigher } = choice;
   const { index: indexes, responseMs, count, rankedLast } = choice.decision.candidates;
   const skipsOverloaded = rankedLast > 0 && rankedLast < count;
+  const nextMisses = weigher.ask.warmTokens === null ? null : nextMissesOf(choice);
   let harms = HARMS_MAX;
   let best = 0;
   let bestHarm = Number.POSITIVE_INFINITY;
   for (let candidate = 0; candidate < count && harms > 0; candidate++) {
     if (skipsOverloaded && isRankedLast(table, request.model.rows[indexes[candidate] as number] as number)) continue;
     harms -= 1;
-    const harm = harmOf(choice, candidate);
+    let harm = harmOf(choice, candidate);
+    if (nextMisses !== null) harm += nextMisses[candidate] as number;
     const ms = responseMs[candidate] as number;
     if (harm > bestHarm || (harm === bestHarm && ms >= (responseMs[best] as number))) continue;
     best = candidate;
     bestHarm = harm;
   }
   return best;
+}
+
+let nextScratch = new Float64Array(64);
+
+/** Chances that a request like it misses on a candidate that has its prompt in the cache. */
+function nextMissesOf({ request, decision, weigher, startShareOf }: Choice): Float64Array {
+  const { candidates } = decision;
+  const { index: indexes, count } = candidates;
+  const { ask, predictor, chances, targets } = weigher;
+  if (nextScratch.length < count) nextScratch = new Float64Array(2 * count);
+  ask.isNext = true;
+  predictor.predict(ask, request.model, candidates, startShareOf);
+  for (let candidate = 0; candidate < count; candidate++) {
+    const at = candidate * PREDICTION_CELLS;
+    const tokenMs = predictor.cells[at + P.tokenMs] as number;
+    const ms = (predictor.cells[at + P.firstMs] as number) + (ask.outputTokens - 1) * tokenMs;
+    const placement = request.model.placements[indexes[candidate] as number] as number;
+    nextScratch[candidate] = chances.own(candidate, placement, ms, targets);
+  }
+  ask.isNext = false;
+  predictor.predict(ask, request.model, candidates, startShareOf);
+  return nextScratch;
 }
 
 /** The candidate with the least (requests + 1) × step: speed-weighted least request; in `latency` of the first tier. */
@@ -237,6 +269,9 @@ function take(choice: Choice, candidate: number, reason: ChoiceReason): true {
   evidence.depth[decision.position] = decision.depth;
   evidence.estimateMs[decision.position] = response;
   evidence.costUsd[decision.position] = decision.costUsd;
+  decision.promptTokens = ask.promptTokens;
+  decision.warmTokens = ask.warmTokens?.[row] ?? 0;
+  decision.cachedTokens = weigher.predictor.cachedTokens(ask, row, placement);
   decision.firstMs = firstMs;
   decision.tokenMs = tokenMs;
   decision.chance = 1 - weigher.chances.own(candidate, placement, response, targets);

@@ -7,6 +7,7 @@ import { unreachable } from "../assert.ts";
 import type { Decision } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { depthOf, isRankedLast } from "../load.ts";
+import type { WarmNodes } from "../prefix-table.ts";
 import { type ChoiceReason, HINT_USES, REASONS } from "../reasons.ts";
 import type { RouteRequest } from "../route-request.ts";
 import { choosePredicted } from "./choose-predicted.ts";
@@ -17,7 +18,7 @@ import type { StartShare } from "./predict.ts";
 export function choose(
   table: FleetTable,
   request: RouteRequest,
-  options: { estimator: Estimator; draw: number; startShareOf: StartShare },
+  options: { estimator: Estimator; draw: number; startShareOf: StartShare; warm: WarmNodes | null },
   decision: Decision,
 ): boolean {
   decision.hint = HINT_USES.indexOf(request.hintFamily < 0 ? "none" : "unused");

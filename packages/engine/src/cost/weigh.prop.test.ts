@@ -25,7 +25,8 @@ test("a candidate that was passed over for the least it can cost would have cost
       fc.array(node, { minLength: 1, maxLength: 30 }),
       policy,
       fc.double({ max: 0.99, min: 0, noNaN: true }),
-      (nodes, how, draw) => {
+      fc.boolean(),
+      (nodes, how, draw, isWarm) => {
         const fleet = buildFleet({
           nodes,
           policies: [{ name: "p", chain: [["A", "B", "C"]], estimator: "predictive", ...how }],
@@ -49,7 +50,10 @@ test("a candidate that was passed over for the least it can cost would have cost
           decision,
         );
         const weigher = weigherOf(table);
-        weigher.weigh(request, decision, () => 1);
+        const warm = isWarm
+          ? { tokens: Float64Array.from(nodes, (_, row) => (row % 2) * 400), rows: Int32Array.of(1), count: 1 }
+          : null;
+        weigher.weigh(request, decision, () => 1, warm);
         const { candidates, evidence } = decision;
         const of = Array.from({ length: candidates.count }, (_, candidate) => {
           const index = candidates.index[candidate] as number;

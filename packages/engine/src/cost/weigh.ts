@@ -10,11 +10,13 @@
 import type { Decision } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { isRankedLast } from "../load.ts";
+import type { WarmNodes } from "../prefix-table.ts";
 import type { RouteRequest } from "../route-request.ts";
 import { isPromptOnly, promptTokensOf } from "./estimate.ts";
 import { type MissChances, missChancesOf, type Targets } from "./miss-chance.ts";
 import {
   type Ask,
+  freshShareOf,
   meanPromptOf,
   P,
   PREDICTION_CELLS,
@@ -62,7 +64,7 @@ export interface Weigher {
    * Fills `isFeasible`, `responseMs` and, but in `latency`, what the request costs at least (`costUsd`) of all candidates,
    * `found`, and the evidence of each family: its best feasible candidate, or its best one. O(candidates).
    */
-  weigh(request: RouteRequest, decision: Decision, startShareOf: StartShare): void;
+  weigh(request: RouteRequest, decision: Decision, startShareOf: StartShare, warm: WarmNodes | null): void;
   /**
    * Cost on a candidate that was weighed, USD. Worked out where the least that it can be does not settle the matter: most
    * of a large fleet costs more than what was found already. The highest known price stands for one that is not known.
@@ -87,7 +89,14 @@ function createWeigher(table: FleetTable): Weigher {
   const { stepBaseMs, stepPerRequestMs, stepPerKvTokenMs, stepPerPromptTokenMs, firstSpread, tokenSpread } = table;
   const { kvCapacityTokens, predictionError, predictorSamples, priceUsdPerHour, tightestUs } = table;
   const predictor = predictorOf(table);
-  const ask: Ask = { promptTokens: 0, outputTokens: 1, meanPromptTokens: 0 };
+  const ask: Ask = {
+    promptTokens: 0,
+    outputTokens: 1,
+    meanPromptTokens: 0,
+    freshShare: 1,
+    warmTokens: null,
+    isNext: false,
+  };
   const targets: Targets = { firstMs: 0, tokenMs: 0, responseMs: 0 };
   const found = new Float64Array(5);
   let promiseMs = 0;
@@ -100,6 +109,7 @@ function createWeigher(table: FleetTable): Weigher {
     ask.promptTokens = Math.max(1, promptTokensOf(table, request));
     ask.outputTokens = isPromptOnly(request.endpoint) ? 1 : Math.max(1, request.expectedTokens);
     ask.meanPromptTokens = meanPromptOf(table, request.model.index);
+    ask.freshShare = freshShareOf(table, request.model.index);
     targets.firstMs = isStream ? orNone(policy.ttftTargetMs) : Number.POSITIVE_INFINITY;
     targets.tokenMs = isStream ? orNone(policy.tokenTargetMs) : Number.POSITIVE_INFINITY;
     targets.responseMs = orNone(policy.latencyTargetMs);
@@ -112,8 +122,10 @@ function createWeigher(table: FleetTable): Weigher {
     request: RouteRequest,
     { candidates, evidence, families: positions }: Decision,
     startShareOf: StartShare,
+    warm: WarmNodes | null,
   ): void {
     prepare(request);
+    ask.warmTokens = warm === null ? null : warm.tokens;
     predictor.predict(ask, request.model, candidates, startShareOf);
     const { cells } = predictor;
     const { index: indexes, isFeasible, responseMs, costUsd, count, rankedLast } = candidates;
@@ -173,7 +185,9 @@ function createWeigher(table: FleetTable): Weigher {
         costUsd[candidate] = least;
         if (least >= leastUsd && least + penalty >= (ranks[position] as number)) continue;
         score = usdPerMs * chargedMs(candidate, row, placement);
-        const fullMs = (cells[at + P.prefillMs] as number) + outputTokens * fullShareMs(placement, promiseMs);
+        const fullMs =
+          (cells[at + P.prefillMs] as number) +
+          outputTokens * fullShareMs(placement, promiseMs, freshPart(row, placement));
         if (price > 0 && usdPerMs * fullMs < fairUsd) fairUsd = usdPerMs * fullMs;
         if (score < leastUsd) {
           leastUsd = score;
@@ -209,18 +223,25 @@ function createWeigher(table: FleetTable): Weigher {
     found[F.unpriced] = unpriced;
   }
 
-  /** What each request of the model's usual size adds to a step, ms. */
-  function slopeOf(placement: number): number {
+  /** The part of the request's prompt that has to be computed on a node. */
+  function freshPart(row: number, placement: number): number {
+    if (ask.warmTokens === null) return 1;
+    return 1 - predictor.cachedTokens(ask, row, placement) / ask.promptTokens;
+  }
+
+  /** What each request of the model's usual size, of whose prompts as much is fresh, adds to a step, ms. */
+  function slopeOf(placement: number, fresh: number): number {
     return (
       (stepPerRequestMs[placement] as number) +
       (stepPerKvTokenMs[placement] as number) * usualKvTokens +
-      (stepPerPromptTokenMs[placement] as number) * promptsPerOutput
+      (stepPerPromptTokenMs[placement] as number) * promptsPerOutput * fresh
     );
   }
 
   /** Share of a step of one among so many requests as fill the node up to `stepMs`, ms per token. */
-  function fullShareMs(placement: number, stepMs: number): number {
-    return shareOf(stepMs / (tokenSpread[placement] as number), stepBaseMs[placement] as number, slopeOf(placement));
+  function fullShareMs(placement: number, stepMs: number, fresh: number): number {
+    const certainMs = stepMs / (tokenSpread[placement] as number);
+    return shareOf(certainMs, stepBaseMs[placement] as number, slopeOf(placement, fresh));
   }
 
   /** Time of the node that a candidate is charged for, ms: at least its `nodeMs`. */
@@ -228,10 +249,11 @@ function createWeigher(table: FleetTable): Weigher {
     const { cells } = predictor;
     const depth = cells[candidate * PREDICTION_CELLS + P.depth] as number;
     const nodeMs = cells[candidate * PREDICTION_CELLS + P.nodeMs] as number;
-    const ownMs = fullShareMs(placement, promiseMs);
+    const fresh = freshPart(row, placement);
+    const ownMs = fullShareMs(placement, promiseMs, fresh);
     const heldUs = tightestUs[row] as number;
     const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs / 1000;
-    const heldShareMs = depth > 0 && heldMs !== promiseMs ? fullShareMs(placement, heldMs) : ownMs;
+    const heldShareMs = depth > 0 && heldMs !== promiseMs ? fullShareMs(placement, heldMs, fresh) : ownMs;
     const takenMs = ask.outputTokens * (heldMs < promiseMs ? heldShareMs : ownMs);
     // a tight request among loose ones pays for those who have to leave
     const conversionMs = heldMs > promiseMs && heldShareMs < ownMs ? depth * (ownMs - heldShareMs) : 0;

@@ -14,6 +14,8 @@ import { CLASS_COLUMNS, notePromise, noteTightest, targetClassOf } from "./resid
 /** The fixed vector that a booking adds to its row. */
 export interface BookingVector {
   promptTokens: number;
+  /** Those of them that are expected to be computed: the others stand in the prefix cache. */
+  freshTokens: number;
   /** Prompt and expected output, tokens. */
   kvTokens: number;
   /** Time per token that the request must not exceed, ms. NaN: none. */
@@ -26,6 +28,8 @@ export interface BookingVector {
 export interface Booking {
   readonly row: number;
   readonly promptTokens: number;
+  /** Those of them that are expected to be computed. */
+  readonly freshTokens: number;
   readonly kvTokens: number;
   readonly targetClass: number;
   readonly isStream: boolean;
@@ -60,6 +64,8 @@ export interface BookingStart {
   readonly aheadTokens: number;
   /** Prompt tokens of answers that do not stream. */
   readonly plainTokens: number;
+  /** Of its own prompt what was believed to stand in the prefix cache, tokens. */
+  readonly warmTokens: number;
   /** Predicted first token, ms. NaN: nothing was predicted. */
   readonly firstMs: number;
   /** Predicted time per token, ms. NaN: nothing was predicted. */
@@ -100,12 +106,13 @@ export function completeBooking(
     nowMs,
     depth,
     ...prediction
-  }: { nowMs: number; depth: number } & Pick<BookingStart, "firstMs" | "tokenMs" | "outputTokens">,
+  }: { nowMs: number; depth: number } & Pick<BookingStart, "firstMs" | "tokenMs" | "outputTokens" | "warmTokens">,
 ): Booking {
   const { total } = table;
   const booking: Booking = {
     row,
     promptTokens: tokensOf(table, row, vector.promptTokens),
+    freshTokens: tokensOf(table, row, vector.freshTokens),
     kvTokens: tokensOf(table, row, vector.kvTokens),
     targetClass: targetClassOf(vector.tokenTargetMs),
     isStream: vector.isStream,
@@ -123,8 +130,9 @@ export function completeBooking(
   };
   if (booking.isStream) {
     add(table, worker, "prefilling", row, 1);
-    add(table, worker, "promptTokens", row, booking.promptTokens);
-  } else add(table, worker, "plainPromptTokens", row, booking.promptTokens);
+    add(table, worker, "promptTokens", row, booking.freshTokens);
+  } else add(table, worker, "plainPromptTokens", row, booking.freshTokens);
+  Atomics.add(table.cacheClock, row, booking.freshTokens);
   add(table, worker, "kvTokens", row, booking.kvTokens);
   add(table, worker, classColumn(booking.targetClass), row, 1);
   notePromise(table, row, booking.targetClass, vector.tokenTargetMs);
@@ -148,11 +156,11 @@ export function noteFirstToken(table: FleetTable, worker: number, booking: Booki
 function endPrefill(table: FleetTable, worker: number, booking: Booking): void {
   if (booking.phase !== "prefill") return;
   booking.phase = "decode";
-  const { row, promptTokens } = booking;
-  Atomics.add(table.prefilledTokens, row, promptTokens);
+  const { row, freshTokens } = booking;
+  Atomics.add(table.prefilledTokens, row, freshTokens);
   if (!booking.isStream) return;
   add(table, worker, "prefilling", row, -1);
-  add(table, worker, "promptTokens", row, -promptTokens);
+  add(table, worker, "promptTokens", row, -freshTokens);
 }
 
 /**
@@ -165,8 +173,8 @@ export function releaseBooking(table: FleetTable, worker: number, booking: Booki
   noteCompany(table, booking, nowMs);
   endPrefill(table, worker, booking);
   booking.phase = "released";
-  const { row, promptTokens, kvTokens, targetClass, isStream } = booking;
-  if (!isStream) add(table, worker, "plainPromptTokens", row, -promptTokens);
+  const { row, freshTokens, kvTokens, targetClass, isStream } = booking;
+  if (!isStream) add(table, worker, "plainPromptTokens", row, -freshTokens);
   add(table, worker, "kvTokens", row, -kvTokens);
   add(table, worker, classColumn(targetClass), row, -1);
   noteTightest(table, row);
@@ -187,10 +195,12 @@ export interface AttemptTiming extends BookingStart {
   readonly isPromptOnly: boolean;
   /** Prompt, tokens, as it was booked. */
   readonly bookedPromptTokens: number;
+  /** What of it was expected to be computed. */
+  readonly freshTokens: number;
 }
 
 /** Timing of an attempt whose booking was released. */
-export function timingOf({ start, company, promptTokens }: Booking, isPromptOnly: boolean): AttemptTiming {
+export function timingOf({ start, company, promptTokens, freshTokens }: Booking, isPromptOnly: boolean): AttemptTiming {
   return {
     ...start,
     meanDepth: company.depth,
@@ -198,6 +208,7 @@ export function timingOf({ start, company, promptTokens }: Booking, isPromptOnly
     prefilledTokens: company.prefilledTokens,
     isPromptOnly,
     bookedPromptTokens: promptTokens,
+    freshTokens,
   };
 }
 

@@ -1,7 +1,7 @@
 /** Cooldowns: what a failed attempt does to its node. Deadlines only move later. */
 
 import { extend, tickAfter } from "../deadline.ts";
-import type { FleetTable } from "../fleet-table.ts";
+import { type FleetTable, forgetCache } from "../fleet-table.ts";
 import { ENDPOINTS } from "../reasons.ts";
 
 /** Doublings of a cooldown: 2^20 times a millisecond is far above what may be configured. */
@@ -43,6 +43,8 @@ export function startCooldown(
   // the end is what others act on, so it comes last: who sees it also sees since when and why, and a trial that passes
   // in between finds a start after its own sending, or an end that is no longer the one it read
   extend(table.cooldownFrom, row, failure.nowTick);
+  // a node that comes back from this has mostly been started anew
+  if (!failure.isSuspect) forgetCache(table, row);
   Atomics.store(table.failedAtPoll, row, failedAtPoll);
   if (!failure.isSuspect) Atomics.store(table.failuresInRow, row, before + 1);
   Atomics.store(table.isSuspectFailure, row, failure.isSuspect ? 1 : 0);

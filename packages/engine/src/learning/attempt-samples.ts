@@ -25,6 +25,8 @@ export interface AttemptSample {
   readonly model: number;
   readonly outputTokens: number;
   readonly promptTokens: number;
+  /** Prompt tokens that the node found in its prefix cache; NaN or absent: it does not tell. */
+  readonly cachedTokens?: number;
   /** From sending to the end. */
   readonly durationMs: number;
   /** From sending to the first token; NaN for an answer that did not stream. */
@@ -85,6 +87,7 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
     );
   }
   if (model >= 0) learnPromptRatio(table, sample);
+  if (model >= 0 && sample.timing !== undefined) learnFreshShare(table, model, sample.timing);
   const rate = streamRateOf(sample);
   if (placement < 0 || Number.isNaN(rate)) return;
   // The mean is taken of the time per token, which is what estimates multiply: a short answer that was read in one
@@ -106,6 +109,15 @@ function learnPromptRatio(table: FleetTable, { model, promptTokens, timing }: At
   const ratio = Number.isNaN(known) ? 1 : known;
   const next = foldMean(ratio, ratio * left, OUTPUT_WEIGHT);
   table.promptRatio[model] = Math.max(1 / PROMPT_RATIO_MAX, Math.min(PROMPT_RATIO_MAX, next));
+}
+
+/** Means of tokens, not of shares: long prompts are what fills a node. */
+function learnFreshShare(table: FleetTable, model: number, { freshTokens, bookedPromptTokens }: AttemptTiming): void {
+  const mean = table.meanPromptTokens[model] as number;
+  const share = freshTokens / bookedPromptTokens;
+  if (!(share >= 0 && share <= 1) || !(mean > 0)) return;
+  const weight = Math.min(1, (OUTPUT_WEIGHT * bookedPromptTokens) / mean);
+  table.freshShare[model] = foldMean(table.freshShare[model] as number, share, weight);
 }
 
 /** No tokenizer makes tokens of half a byte or of forty. */

@@ -68,6 +68,7 @@ class Bench {
         kvTokens: prompts + depth * OUTPUT,
         aheadTokens: ahead,
         plainTokens: 0,
+        warmTokens: 0,
         firstMs: firstTokenMs / shaken(),
         tokenMs: tokenMs / shaken(),
         outputTokens: OUTPUT,
@@ -76,6 +77,7 @@ class Bench {
         prefilledTokens: computed,
         isPromptOnly: false,
         bookedPromptTokens: prompt,
+        freshTokens: prompt,
       },
     };
   }
@@ -179,6 +181,56 @@ test("answers that do not stream teach token times too", () => {
   assert.ok(Math.abs(bench.of("stepBaseMs", 0) / TRUTH.base - 1) < 0.25, `${bench.of("stepBaseMs", 0)}`);
 });
 
+/** A request whose whole prompt had been sent to the node before; `hits` of it are found in the cache. */
+function warmSample(bench: Bench, hits: number, isTold: boolean): AttemptSample {
+  const sample = bench.sample(0);
+  const { timing, promptTokens } = sample;
+  assert.ok(timing !== undefined);
+  const prompt = promptTokens + 3_000;
+  const fresh = prompt * (1 - hits);
+  const wait = timing.depth > 0 ? (TRUTH.base + TRUTH.perRequest * timing.depth) / 2 : 0;
+  const firstTokenMs = TRUTH.first + wait + Math.max(TRUTH.base, TRUTH.perToken * (timing.aheadTokens + fresh));
+  const known = bench.of("cacheHits", 0);
+  return {
+    ...sample,
+    promptTokens: prompt,
+    firstTokenMs,
+    durationMs: sample.durationMs - sample.firstTokenMs + firstTokenMs,
+    cachedTokens: isTold ? prompt - fresh : Number.NaN,
+    timing: {
+      ...timing,
+      firstMs: firstTokenMs,
+      warmTokens: prompt,
+      bookedPromptTokens: prompt,
+      freshTokens: prompt * (1 - (known >= 0 ? known : 0.5)),
+    },
+  };
+}
+
+for (const isTold of [true, false]) {
+  test(`what a node's cache held of warm prompts is learned ${isTold ? "as it tells it" : "from first tokens"}`, () => {
+    for (const hits of [0, 0.5, 0.97]) {
+      const bench = new Bench([0, 0]);
+      bench.run(0, 300);
+      const before = bench.of("firstPerTokenMs", 0);
+      bench.teach(Array.from({ length: 40 }, () => warmSample(bench, hits, isTold)));
+      const learned = bench.of("cacheHits", 0);
+      assert.ok(Math.abs(learned - hits) < 0.15, `${learned} of ${hits}`);
+      const moved = bench.of("firstPerTokenMs", 0) / before;
+      assert.ok(Math.abs(moved - 1) < 0.1, `the coefficients stay: ${moved}`);
+      assert.ok(Math.abs(bench.of("slowness", 0) - 1) < 0.1, "and the node is not taken for a fast or slow one");
+      assert.ok(Number.isNaN(bench.of("cacheHits", 1)), "another node's cache is its own");
+    }
+  });
+}
+
+test("an engine without a prefix cache is known within ten answers", () => {
+  const bench = new Bench([0]);
+  bench.run(0, 300);
+  bench.teach(Array.from({ length: 10 }, () => warmSample(bench, 0, true)));
+  assert.ok(bench.of("cacheHits", 0) < 0.1, `${bench.of("cacheHits", 0)}`);
+});
+
 test("whatever samples say, every column that decisions read stays a number above or at 0", () => {
   const number = fc.oneof(
     fc.double(),
@@ -190,12 +242,15 @@ test("whatever samples say, every column that decisions read stays a number abov
     promptTokens: number,
     durationMs: number,
     firstTokenMs: number,
+    cachedTokens: number,
     timing: fc.record({
       depth: number,
       own: number,
       kvTokens: number,
       aheadTokens: number,
       plainTokens: number,
+      warmTokens: number,
+      freshTokens: number,
       firstMs: number,
       tokenMs: number,
       outputTokens: number,

@@ -42,6 +42,13 @@ const SLOWNESS_STEP_MAX = 4;
 /** A node that gets no traffic is believed to be as its family again after some of these: else it never got any more. */
 const SLOWNESS_HALF_LIFE_MS = 60_000;
 
+/** Weight of the newest answer in the share of warm prompts that really stood in the cache: ten tell an engine without. */
+const HITS_WEIGHT = 0.2;
+/** A warm prompt that is shorter tells nothing: what the engine's blocks leave over is no miss. */
+const HITS_TOKENS_MIN = 256;
+/** Share of a first token that the cache has to save before its time tells whether it did. */
+const HITS_SAVING_MIN = 0.2;
+
 /** Shorter answers say more about the first token than about the speed. */
 const DECODE_TOKENS_MIN = 4;
 /** Answers of so many tokens count half: what chance adds to one step is spread over all of them. */
@@ -124,7 +131,12 @@ export class TimingLearner {
     if (observed.tokenMs > 0) {
       off.push(centred(family.decodeFit, this.#learnDecode(sample, timing, family, slowness, observed.tokenMs)));
     }
-    if (observed.firstMs > 0) {
+    // where nobody tells what was cached the time does, and cannot tell the coefficients too
+    const isFreshKnown = sample.cachedTokens !== undefined && sample.cachedTokens >= 0;
+    if (timing.warmTokens >= HITS_TOKENS_MIN) {
+      this.#learnHits(sample, timing, family, isFreshKnown ? Number.NaN : observed.firstMs / slowness);
+    }
+    if (observed.firstMs > 0 && (timing.warmTokens === 0 || isFreshKnown)) {
       off.push(centred(family.firstFit, this.#learnFirst(sample, timing, family, slowness, observed.firstMs)));
     }
     const mostLog = Math.log(SLOWNESS_STEP_MAX);
@@ -202,12 +214,14 @@ export class TimingLearner {
     const { first } = family;
     const step = this.#stepMs(sample, timing, family);
     const waitMs = timing.depth > 0 ? step / 2 : 0;
-    const isComputed = computeMsOf(first.coefficients, sample.promptTokens, timing.aheadTokens) > step;
+    const cached = cachedIn(sample, timing);
+    const fresh = sample.promptTokens - cached;
+    const isComputed = computeMsOf(first.coefficients, fresh, timing.aheadTokens) > step;
     const features = this.#firstRow;
     features[0] = 1;
-    features[1] = isComputed ? sample.promptTokens : 0;
+    features[1] = isComputed ? fresh : 0;
     features[2] = isComputed ? timing.aheadTokens : 0;
-    features[3] = sample.promptTokens * sample.promptTokens;
+    features[3] = fresh * (sample.promptTokens + cached);
     const knownMs = waitMs + (isComputed ? 0 : step);
     const residual = Math.log(firstMs / ((knownMs + dot(first.coefficients, features)) * slowness));
     for (let index = 0; index < features.length; index++) {
@@ -217,16 +231,49 @@ export class TimingLearner {
     return residual;
   }
 
-  #expectedFirstMs(sample: AttemptSample, timing: AttemptTiming, family: FamilyTiming): number {
+  #expectedFirstMs(
+    sample: AttemptSample,
+    timing: AttemptTiming,
+    family: FamilyTiming,
+    cached = cachedIn(sample, timing),
+  ): number {
     const step = this.#stepMs(sample, timing, family);
     const { coefficients } = family.first;
-    const computeMs = computeMsOf(coefficients, sample.promptTokens, timing.aheadTokens);
+    const fresh = sample.promptTokens - cached;
+    const computeMs = computeMsOf(coefficients, fresh, timing.aheadTokens);
     return (
       (coefficients[0] as number) +
       (timing.depth > 0 ? step / 2 : 0) +
       Math.max(step, computeMs) +
-      (coefficients[3] as number) * sample.promptTokens * sample.promptTokens
+      (coefficients[3] as number) * fresh * (sample.promptTokens + cached)
     );
+  }
+
+  /**
+   * How much of what was believed to stand in the node's prefix cache did: as the node tells it, else by where the first
+   * token came between the times that all of it and none of it would have taken.
+   *
+   * @param firstMs first token as on a node like its family; NaN: the node has told.
+   */
+  #learnHits(sample: AttemptSample, timing: AttemptTiming, family: FamilyTiming, firstMs: number): void {
+    const { placement, cachedTokens = Number.NaN } = sample;
+    const before = this.#table.cacheHits[placement] as number;
+    const known = Number.isNaN(before) ? HITS_PRIOR : before;
+    // the tokens were estimated from bytes: in the node's own count they are as many more or fewer as the prompt has
+    const warm = Math.min(
+      sample.promptTokens - 1,
+      (timing.warmTokens * sample.promptTokens) / Math.max(1, timing.bookedPromptTokens),
+    );
+    if (!(warm >= HITS_TOKENS_MIN / 2)) return;
+    if (cachedTokens >= 0) {
+      this.#table.cacheHits[placement] = foldMean(known, Math.min(1, cachedTokens / warm), HITS_WEIGHT);
+      return;
+    }
+    const coldMs = this.#expectedFirstMs(sample, timing, family, 0);
+    const savedMs = coldMs - this.#expectedFirstMs(sample, timing, family, warm);
+    if (!(savedMs > HITS_SAVING_MIN * coldMs) || !(firstMs > 0)) return;
+    const hits = Math.max(0, Math.min(1, (coldMs - firstMs) / savedMs));
+    this.#table.cacheHits[placement] = foldMean(known, hits, (HITS_WEIGHT * savedMs) / coldMs);
   }
 
   /** Decode step on the node when the request came, without the node's factor, ms. */
@@ -335,6 +382,16 @@ function createFamily(decode: readonly number[], first: readonly number[]): Fami
     error: Number.NaN,
     isDirty: false,
   };
+}
+
+/** What of a warm prompt counts as cached before any answer has told. */
+const HITS_PRIOR = 0.5;
+
+/** Prompt tokens that the node found in its cache: as it tells, else as it was expected. */
+function cachedIn({ promptTokens, cachedTokens }: AttemptSample, timing: AttemptTiming): number {
+  if (cachedTokens !== undefined && cachedTokens >= 0) return Math.min(promptTokens, cachedTokens);
+  const share = 1 - timing.freshTokens / timing.bookedPromptTokens;
+  return share > 0 && share <= 1 ? promptTokens * share : 0;
 }
 
 function computeMsOf(first: Float64Array, promptTokens: number, aheadTokens: number): number {

@@ -25,6 +25,8 @@ import {
   enterQueue,
   type FleetTable,
   type PolicyData,
+  type PrefixTable,
+  type PromptMarks,
   queueOf,
   type RouteRequest,
   readWake,
@@ -109,6 +111,8 @@ export interface FleetSpec {
   defaultPolicy?: string | null;
   isCatalogComplete?: boolean;
   workers?: number;
+  /** Default: none, so that nobody asks which node is warm. */
+  prefixes?: PrefixTable;
 }
 
 export interface RequestSpec {
@@ -122,6 +126,7 @@ export interface RequestSpec {
   answers?: number;
   promptTokensAtLeast?: number;
   hasImages?: boolean;
+  marks?: PromptMarks;
   admittedAtMs?: number;
 }
 
@@ -196,7 +201,13 @@ export function buildFleet(spec: FleetSpec): Fleet {
   return {
     table,
     directory,
-    decider: (worker = 0) => ({ table, worker, directory, estimator: simpleEstimator }),
+    decider: (worker = 0) => ({
+      table,
+      worker,
+      directory,
+      estimator: simpleEstimator,
+      prefixes: spec.prefixes ?? null,
+    }),
     request: (request = {}) =>
       createRouteRequest({
         account: ACCOUNT,
@@ -211,6 +222,7 @@ export function buildFleet(spec: FleetSpec): Fleet {
         answers: request.answers ?? 1,
         promptTokensAtLeast: request.promptTokensAtLeast ?? 0,
         hasImages: request.hasImages ?? false,
+        marks: request.marks ?? null,
         admittedAtMs: request.admittedAtMs ?? 0,
       }),
     family,

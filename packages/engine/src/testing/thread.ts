@@ -138,6 +138,7 @@ function evidence(): void {
       promptTokens: step,
       outputTokens: step,
       costUsd: step,
+      cachedTokens: Number.NaN,
     });
     report.decisions += 1;
     Atomics.store(control, 0, step + 1);

@@ -17,6 +17,7 @@ import type { ErrorOptions, Exchange } from "../exchange.ts";
 import type { CallerRights } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
 import { limitLines, limitRefusal, refusalLines } from "./limit-answer.ts";
+import { promptMarksOf } from "./prompt-marks.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 import { refusalOf } from "./refuse-caller.ts";
 import { RequestMeter } from "./request-meter.ts";
@@ -84,6 +85,7 @@ export async function admitRequest(
     answers: scan.n,
     promptTokensAtLeast: Math.floor(scan.textBytes / TOKEN_BYTES_MAX),
     hasImages: scan.images > 0,
+    marks: plane.decider.prefixes === null ? null : promptMarksOf(body.chunks, scan.promptParts),
   };
   const admission = admit(plane.directory, call, plane.clock.nowMs());
   if (admission.kind === "admitted") {

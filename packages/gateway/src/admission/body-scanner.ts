@@ -1,6 +1,9 @@
 import type { FieldSpan, JsonKind, RoutingField } from "../request-body/routing-fields.ts";
 import {
   fieldOfKey,
+  HEAD_KEYS,
+  type HeadKey,
+  headKeyOf,
   isModelName,
   isObjectName,
   isPromptKey,
@@ -10,6 +13,7 @@ import {
   unescapeJson,
 } from "../request-body/routing-fields.ts";
 import { NestedJson } from "./nested-json.ts";
+import type { PromptPart } from "./prompt-marks.ts";
 import { forgetWords, skipStringBody, skipStringWithEscapes } from "./string-skip.ts";
 import { UTF8_OK, Utf8Check } from "./utf8-check.ts";
 
@@ -63,6 +67,8 @@ export interface RoutableBody {
   readonly textBytes: number;
   /** Bytes of base64 in nested members: images, sound, files. */
   readonly opaqueBytes: number;
+  /** The members that the prompt is made of, in their order. */
+  readonly promptParts: readonly PromptPart[];
   /** Every routing field that stands in the body, in its order; nulls too. */
   readonly spans: readonly FieldSpan[];
   readonly bodyBytes: number;
@@ -75,6 +81,9 @@ type OpenSpan = { -readonly [Key in keyof FieldSpan]: FieldSpan[Key] };
 
 /** Answers that a body may ask for (`n`). OpenAI's bound is 128; what goes far beyond is a mistake, or an attack. */
 const ANSWERS_MAX = 1024;
+
+/** Parts of a prompt that are told: more of them are repetitions. */
+const PROMPT_PARTS_MAX = 16;
 
 /** Containers that a body may nest. */
 const DEFAULT_MAX_DEPTH = 512;
@@ -159,6 +168,9 @@ export class BodyScanner {
 
   #memberIndex = -1;
   #field = -1;
+  /** Index into HEAD_KEYS of the member that is read, -1: another one. */
+  #headKey = -1;
+  readonly #promptParts: PromptPart[] = [];
   /** The member that is read holds the prompt. */
   #isPrompt = false;
   #keyStart = -1;
@@ -228,6 +240,7 @@ export class BodyScanner {
       images: this.#nested.contents.images,
       textBytes: this.#nested.contents.textBytes,
       opaqueBytes: this.#nested.contents.opaqueBytes,
+      promptParts: this.#promptParts,
       policy: this.#policy,
       accelerator: this.#accelerator,
       spans: this.#spans,
@@ -400,14 +413,15 @@ export class BodyScanner {
     const from = this.#tokenStart - this.#bytes;
     if (from >= 0 && !this.#tokenEscaped) {
       this.#field = fieldOfKey(bytes, from, at);
-      this.#isPrompt = isPromptKey(bytes, from, at);
+      this.#headKey = headKeyOf(bytes, from, at);
       this.#tokenStart = -1;
     } else {
       let raw = this.#endToken(bytes, at);
       if (this.#tokenEscaped && raw.length <= RAW_KEY_BYTES) raw = Buffer.from(unescapeJson(raw));
       this.#field = fieldOfKey(raw, 0, raw.length);
-      this.#isPrompt = isPromptKey(raw, 0, raw.length);
+      this.#headKey = headKeyOf(raw, 0, raw.length);
     }
+    this.#isPrompt = isPromptKey(this.#headKey);
     return COLON;
   }
 
@@ -418,6 +432,9 @@ export class BodyScanner {
 
   #endValue(kind: JsonKind, raw: Buffer, end: number): number {
     if (!this.#isInRoot) return DONE;
+    if (this.#headKey >= 0 && this.#promptParts.length < PROMPT_PARTS_MAX) {
+      this.#promptParts.push({ key: HEAD_KEYS[this.#headKey] as HeadKey, start: this.#valueStart, end });
+    }
     if (this.#field >= 0) {
       const field = ROUTING_FIELDS[this.#field] as RoutingField;
       this.#field = -1;

@@ -13,6 +13,7 @@ import {
   type FleetTable,
   FRESH_PROGRESS,
   foldEngineErrors,
+  forgetCache,
   forgetLoad,
   forgetSpeeds,
   isStalled,
@@ -294,6 +295,8 @@ export class RoundTaker {
       table.isUnhealthy[row] = isOut ? 1 : 0;
       if (node.downCause === null) beginSlowStart(table, row, this.#options.clock.nowMs());
       if (isOut) table.healthScore[row] = Number.NaN;
+      // what comes back is mostly a process that was started anew
+      if (isOut) forgetCache(table, row);
     });
     if (node.downCause !== null && isOut) this.#options.onDown?.(row, node.downCause);
     else if (node.downCause !== null) this.#options.onKeptIn?.(row, node.downCause);

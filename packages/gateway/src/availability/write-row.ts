@@ -14,6 +14,7 @@ export function writeReading(table: FleetTable, spec: NodeSpec, reading: NodeRea
   table.kvUse[row] = reading.kvUse;
   const kvCapacityTokens = kvCapacityOf(reading);
   if (kvCapacityTokens > 0) {
+    table.cacheTokens[row] = kvCapacityTokens;
     for (const { placement } of spec.placements) table.kvCapacityTokens[placement] = kvCapacityTokens;
   }
   table.maxInFlight[row] = maxInFlightOf(spec, reading);

@@ -102,7 +102,10 @@ function speed(node: NodeReportJson): Line[] {
       ([model, prediction]): Line => [
         `predicted, ${model}`,
         `${prediction.step_ms.toFixed(1)} ms a step, ${prediction.prefill_ms_per_1000_tokens.toFixed(0)} ms per 1,000 prompt tokens` +
-          `  ${(prediction.slowness ?? 1).toFixed(2)} × its family, off by ${Math.round(100 * (prediction.error ?? 0))} %`,
+          `  ${(prediction.slowness ?? 1).toFixed(2)} × its family, off by ${Math.round(100 * (prediction.error ?? 0))} %` +
+          (prediction.cache_hits === null
+            ? ""
+            : `, keeps ${Math.round(100 * prediction.cache_hits)} % of warm prompts`),
       ],
     ),
   ];

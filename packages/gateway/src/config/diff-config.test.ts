@@ -29,7 +29,7 @@ test("what a running process can't change is named with both values", () => {
   const next = `${NODES}data: { listen: "127.0.0.1:9000" }
 admin: { listen: "[::1]:9001" }
 workers: 2
-limits: { nodes: 100 }
+limits: { nodes: 100, prefixes: 0 }
 store: { path: ":memory:" }
 evidence: { ring_records: 1024 }
 `;
@@ -39,6 +39,7 @@ evidence: { ring_records: 1024 }
     "admin.listen changed from 127.0.0.1:8081 to [::1]:9001: needs a restart",
     "workers changed from 3 to 2: needs a restart",
     "limits.nodes changed from 16384 to 100: needs a restart",
+    "limits.prefixes changed from 65536 to 0: needs a restart",
     "store.path changed from zml-data to :memory:: needs a restart",
     "evidence.ring_records changed from 16384 to 1024: needs a restart",
   ]);

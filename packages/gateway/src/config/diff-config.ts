@@ -85,6 +85,7 @@ function restartReasons(old: Config, next: Config): string[] {
     ["admin.listen", formatListen(old.admin.listen), formatListen(next.admin.listen)],
     ["workers", old.workers, next.workers],
     ["limits.nodes", old.limits.nodes, next.limits.nodes],
+    ["limits.prefixes", old.limits.prefixes, next.limits.prefixes],
     ["store.path", old.store.path, next.store.path],
     ["evidence.ring_records", old.evidence.ringRecords, next.evidence.ringRecords],
   ];
@@ -107,7 +108,7 @@ function livePart(config: Config, section: LiveSection): unknown {
     case "admin":
       return { ...config.admin, listen: null };
     case "limits":
-      return { ...config.limits, nodes: 0 };
+      return { ...config.limits, nodes: 0, prefixes: 0 };
     case "evidence":
       return { ...config.evidence, ringRecords: 0 };
     default:

@@ -3,12 +3,14 @@
  * `fleet.ts`, what runs beside it in `workers.ts` and in the poller; here stands who hears what, and when.
  */
 
+import { randomInt } from "node:crypto";
 import {
   announceRoom,
   CELL,
   createEvidenceRing,
   createFleetTable,
   createLimitsTable,
+  createPrefixTable,
   type EvidenceRing,
   type FleetTable,
 } from "@zml/engine";
@@ -261,10 +263,12 @@ class RunningGateway implements Gateway {
       onRefused: (row) => this.#workers.nodeDown(row),
     });
     this.#polls = new PollChanges(this.#poller);
+    const { prefixes: entries } = options.config.limits;
     this.#workers = new Workers({
       table: this.#table,
       rings: this.#rings,
       limitRows: this.#limitRows,
+      prefixes: entries === 0 ? null : createPrefixTable({ entries, key: randomInt(2 ** 32) }),
       clockOriginMs,
       ids: this.#ids,
       seed: options.seed ?? Math.floor(Math.random() * 2 ** 31),

@@ -176,6 +176,7 @@ function predictionsOf(table: FleetTable, node: FleetNode): NodeTruthJson["predi
       slowness: known(of(table.slowness)),
       error: known(of(table.predictionError)),
       samples: of(table.predictorSamples),
+      cache_hits: known(of(table.cacheHits)),
     };
     return [model, prediction] as const;
   });

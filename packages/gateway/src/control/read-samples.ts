@@ -30,6 +30,7 @@ export function readSamples(flat: Float64Array, atMs: number): ReportedSample[] 
       outcome,
       promptTokens: tokensOf(at("promptTokens")),
       outputTokens: tokensOf(at("outputTokens")),
+      cachedTokens: tokensOf(at("cachedTokens")),
       firstTokenMs: at("firstTokenMs"),
       durationMs: at("durationMs"),
       atMs,
@@ -47,6 +48,7 @@ function readTiming(flat: Float64Array, start: number): AttemptTiming {
     kvTokens: at("kvTokens"),
     aheadTokens: at("aheadTokens"),
     plainTokens: at("plainTokens"),
+    warmTokens: at("warmTokens"),
     firstMs: at("firstMs"),
     tokenMs: at("tokenMs"),
     outputTokens: at("outputTokens"),
@@ -55,6 +57,7 @@ function readTiming(flat: Float64Array, start: number): AttemptTiming {
     prefilledTokens: at("prefilledTokens"),
     isPromptOnly: at("isPromptOnly") === 1,
     bookedPromptTokens: at("bookedPromptTokens"),
+    freshTokens: at("freshTokens"),
   };
 }
 

@@ -14,6 +14,7 @@ test("a worker is handed one slice of a version in a turn of its loop, however m
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
     limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
+    prefixes: null,
     clockOriginMs: 0,
     seed: 1,
     ids: { unixOriginMs: 0, tail: 1 },
@@ -40,6 +41,7 @@ test("a worker that ends waits for no update", async (t) => {
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
     limitRows: new LimitRows(createLimitsTable({ rows: 1, workers: 1 })),
+    prefixes: null,
     clockOriginMs: 0,
     seed: 1,
     ids: { unixOriginMs: 0, tail: 1 },
@@ -61,6 +63,7 @@ test("what a worker's requests held of their callers' limits is given back when 
   const none = { requestsPerMinute: null, tokensPerMinute: null, budgetUsdPerDay: null, budgetUsdPerMonth: null };
   limitRows.assign({ accounts: [{ ...account, limits: { ...none, concurrentRequests: 5 } }], keys: [] });
   const workers = new Workers({
+    prefixes: null,
     table: createFleetTable({ nodes: 4, workers: 1 }),
     rings: [createEvidenceRing(16)],
     ids: { unixOriginMs: 0, tail: 1 },

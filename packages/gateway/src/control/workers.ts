@@ -4,7 +4,14 @@
  */
 
 import { Worker } from "node:worker_threads";
-import { announceRoom, type EvidenceRing, type FleetTable, removeWorkerLimits, removeWorkerShare } from "@zml/engine";
+import {
+  announceRoom,
+  type EvidenceRing,
+  type FleetTable,
+  type PrefixTable,
+  removeWorkerLimits,
+  removeWorkerShare,
+} from "@zml/engine";
 import { formatListen, type ListenAddress } from "@zml/protocol";
 import { createConnectionCounts, forgetConnections } from "../connection-counts.ts";
 import type { DecisionIds } from "../decision-id.ts";
@@ -36,6 +43,8 @@ export interface WorkersOptions {
   /** One ring per worker. */
   readonly rings: readonly EvidenceRing[];
   readonly limitRows: LimitRows;
+  /** Null: no node is preferred for what it has cached. */
+  readonly prefixes: PrefixTable | null;
   readonly clockOriginMs: number;
   /** What the ids of decisions are made with. */
   readonly ids: DecisionIds;
@@ -226,7 +235,7 @@ export class Workers {
   }
 
   #spawn(slot: Slot): void {
-    const { table, rings, limitRows, clockOriginMs, seed, log, ids } = this.#options;
+    const { table, rings, limitRows, prefixes, clockOriginMs, seed, log, ids } = this.#options;
     const ring = rings[slot.index];
     if (ring === undefined) throw new Error("each worker has a ring");
     const workerData: WorkerStart = {
@@ -235,6 +244,7 @@ export class Workers {
       evidenceRing: ring.buffer,
       evidenceRecords: ring.records,
       limitsTable: limitRows.table.buffer,
+      prefixTable: prefixes?.buffer ?? null,
       connections: this.#connections,
       clockOriginMs,
       seed: seed + slot.index,

@@ -247,13 +247,14 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
     const inspected = skimJsonAnswer(body);
     this.#usage.promptTokens = inspected.promptTokens;
     this.#usage.outputTokens = inspected.completionTokens;
+    this.#usage.cachedTokens = inspected.cachedTokens;
     if (inspected.isAborted) return "failure";
     // an error in spite of its status counts no tokens; whatever does is not looked at again
     const isCounted = !Number.isNaN(inspected.promptTokens) || !Number.isNaN(inspected.completionTokens);
     return isCounted ? null : this.#upstream.habits.classify(answer);
   }
 
-  readonly #usage = { promptTokens: Number.NaN, outputTokens: Number.NaN };
+  readonly #usage = { promptTokens: Number.NaN, outputTokens: Number.NaN, cachedTokens: Number.NaN };
 
   #commit(head: AnswerHead, held: Buffer): void {
     this.#phase = "relaying";
@@ -350,6 +351,7 @@ export class AttemptRun implements NodeExchangeHandler, RunningAttempt {
       durationMs: this.#sinceSentMs(),
       promptTokens: usage?.promptTokens ?? this.#usage.promptTokens,
       outputTokens: Number.isNaN(outputTokens) ? counted : outputTokens,
+      cachedTokens: usage?.cachedTokens ?? this.#usage.cachedTokens,
     });
   }
 

@@ -105,6 +105,7 @@ function inspectSlowly(bytes: Buffer) {
     sawAbort: false,
     promptTokens: Number.NaN,
     completionTokens: Number.NaN,
+    cachedTokens: Number.NaN,
     tokensSeen: 0,
   };
   for (const { data: latin1, event } of readSlowly(bytes)) {

@@ -18,7 +18,7 @@ test("an OpenAI stream gives its first event, tokens, finish reason, usage and e
       'data: {"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":null}],"usage":null}',
       'data: {"choices":[{"index":0,"delta":{"content":"c\\""},"finish_reason":null}],"usage":null}',
       'data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}],"usage":null}',
-      'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}}',
+      'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":4}}}',
       "data: [DONE]\n\n",
     ].join("\n\n"),
   );
@@ -27,9 +27,16 @@ test("an OpenAI stream gives its first event, tokens, finish reason, usage and e
   assert.equal(seen.dataEvents, 7);
   assert.equal(seen.tokensSeen, 3);
   assert.equal(seen.finishReason, "length");
-  assert.deepEqual(seen.usage, { promptTokens: 5, completionTokens: 3 });
+  assert.deepEqual(seen.usage, { promptTokens: 5, completionTokens: 3, cachedTokens: 4 });
   assert.equal(seen.sawDone, true);
   assert.equal(seen.sawErrorEvent, false);
+});
+
+test("llama.cpp tells what its cache held beside the usage", () => {
+  const seen = inspect(
+    'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"timings":{"cache_n":236,"prompt_n":1}}\n\ndata: [DONE]\n\n',
+  );
+  assert.equal(seen.usage.cachedTokens, 236);
 });
 
 test("an Anthropic stream gives the same facts", () => {
@@ -42,7 +49,7 @@ test("an Anthropic stream gives the same facts", () => {
     ].join("\n\n"),
   );
   assert.equal(seen.firstDataEvent?.event, "message_start");
-  assert.deepEqual(seen.usage, { promptTokens: 10, completionTokens: 9 });
+  assert.deepEqual(seen.usage, { promptTokens: 10, completionTokens: 9, cachedTokens: 3 });
   assert.equal(seen.finishReason, "max_tokens");
   assert.equal(seen.sawDone, true);
   assert.equal(seen.tokensSeen, 1);
@@ -53,10 +60,10 @@ test("a Responses stream gives the same facts", () => {
     [
       'event: response.created\ndata: {"type":"response.created","response":{"status":"in_progress","usage":null}}',
       'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"x"}',
-      'event: response.completed\ndata: {"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":4,"output_tokens":2}}}\n\n',
+      'event: response.completed\ndata: {"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":4,"output_tokens":2,"input_tokens_details":{"cached_tokens":1}}}}\n\n',
     ].join("\n\n"),
   );
-  assert.deepEqual(seen.usage, { promptTokens: 4, completionTokens: 2 });
+  assert.deepEqual(seen.usage, { promptTokens: 4, completionTokens: 2, cachedTokens: 1 });
   assert.equal(seen.finishReason, "completed");
   assert.equal(seen.sawDone, true);
   assert.equal(seen.tokensSeen, 1);
@@ -141,6 +148,7 @@ test("a plain answer tells its usage, finish reasons, abort and error", () => {
   assert.deepEqual(answer, {
     promptTokens: 2,
     completionTokens: 3,
+    cachedTokens: Number.NaN,
     finishReasons: ["stop", "abort"],
     isAborted: true,
     isError: false,
@@ -167,6 +175,13 @@ test("skimming an answer finds the usage and an abort that parsing finds", () =>
     const skimmed = skimJsonAnswer(Buffer.from(text));
     assert.deepEqual([skimmed.promptTokens, skimmed.completionTokens, skimmed.isAborted], [12, 7, false]);
   }
+  const cachedIn = (rest: string) =>
+    skimJsonAnswer(Buffer.from(`{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":7${rest}}`)).cachedTokens;
+  assert.equal(cachedIn(""), Number.NaN);
+  assert.equal(cachedIn(',"prompt_tokens_details":null}'), Number.NaN);
+  assert.equal(cachedIn(',"prompt_tokens_details":{"cached_tokens":9}}'), 9);
+  assert.equal(cachedIn(',"prompt_tokens_details": {"audio_tokens": 0, "cached_tokens": 0 }}'), 0);
+  assert.equal(cachedIn('},"timings":{"cache_n":236,"prompt_n":1}'), 236, "llama.cpp's own words");
   const none = skimJsonAnswer(Buffer.from('{"choices":[]}'));
   assert.deepEqual([none.promptTokens, none.completionTokens, none.isAborted], [Number.NaN, Number.NaN, false]);
   const aborted = skimJsonAnswer(Buffer.from('{"choices":[{"finish_reason":"abort"}],"usage":null}'));

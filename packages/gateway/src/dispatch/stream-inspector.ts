@@ -4,6 +4,8 @@ import { asObject, decodeSseText, isErrorValue, parseObject, SseParser } from ".
 export interface TokenUsage {
   promptTokens: number;
   completionTokens: number;
+  /** Prompt tokens found in the node's prefix cache. */
+  cachedTokens: number;
 }
 
 /** An event as its stream spelled it. `event` is its name, null where it has none. */
@@ -37,7 +39,11 @@ export class StreamInspector {
   finishReason: string | null = null;
   /** Any choice was finished with `abort`, also where another choice ended later. */
   sawAbort = false;
-  readonly usage: TokenUsage = { promptTokens: Number.NaN, completionTokens: Number.NaN };
+  readonly usage: TokenUsage = {
+    promptTokens: Number.NaN,
+    completionTokens: Number.NaN,
+    cachedTokens: Number.NaN,
+  };
   /** Events that carried content: close to the tokens for engines that send one event per token. */
   tokensSeen = 0;
   /** An event was too large and was left out: what it said is not known here. */
@@ -168,6 +174,7 @@ export class StreamInspector {
     const facts = factsOf(value);
     if (!Number.isNaN(facts.promptTokens)) this.usage.promptTokens = facts.promptTokens;
     if (!Number.isNaN(facts.completionTokens)) this.usage.completionTokens = facts.completionTokens;
+    if (!Number.isNaN(facts.cachedTokens)) this.usage.cachedTokens = facts.cachedTokens;
     if (Array.isArray(value["choices"])) this.#noteFinished(value["choices"]);
     for (const reason of facts.finishReasons) {
       this.finishReason = reason;
@@ -221,13 +228,27 @@ function usageNearEnd(text: string): TokenUsage & { readonly isAborted: false } 
   const usage = text.slice(at);
   const plain = PLAIN_USAGE.exec(usage);
   if (plain !== null) {
-    return { promptTokens: Number(plain[1]), completionTokens: Number(plain[2]), isAborted: false };
+    const cached = CACHED.exec(usage)?.[1] ?? Number.NaN;
+    return {
+      promptTokens: Number(plain[1]),
+      completionTokens: Number(plain[2]),
+      cachedTokens: Number(cached),
+      isAborted: false,
+    };
   }
   const object = USAGE_OBJECT.exec(usage)?.[1];
   return { ...usageOf(object === undefined ? null : parseObject(object)), isAborted: false };
 }
 
-const NO_USAGE = { promptTokens: Number.NaN, completionTokens: Number.NaN, isAborted: false } as const;
+const NO_USAGE = {
+  promptTokens: Number.NaN,
+  completionTokens: Number.NaN,
+  cachedTokens: Number.NaN,
+  isAborted: false,
+} as const;
+
+/** What a prefix cache held of the prompt, in OpenAI's words, or in those of llama.cpp behind its usage. */
+const CACHED = /"cache(?:d_tokens|_n)"\s*:\s*(\d{1,9})[,}\s]/;
 
 /** The usual spellings of the usage, read without parsing: both counts side by side, in one of two orders. */
 const PLAIN_USAGE =
@@ -264,6 +285,8 @@ interface Facts extends TokenUsage {
 function factsOf(value: Json): Facts {
   const inner = asObject(value["response"]) ?? asObject(value["message"]);
   const usage = usageOf(asObject(value["usage"]) ?? asObject(inner?.["usage"]));
+  const cacheN = asObject(value["timings"])?.["cache_n"];
+  if (Number.isNaN(usage.cachedTokens) && typeof cacheN === "number" && cacheN >= 0) usage.cachedTokens = cacheN;
   const finishReasons: string[] = [];
   const take = (reason: unknown) => {
     if (typeof reason === "string" && reason !== "") finishReasons.push(reason);
@@ -284,6 +307,8 @@ function usageOf(usage: Json | null): TokenUsage {
     return typeof value === "number" && value >= 0 ? value : Number.NaN;
   };
   const cached = (name: string) => count(name) || 0;
+  const details = asObject(usage?.["prompt_tokens_details"]) ?? asObject(usage?.["input_tokens_details"]);
+  const found = details?.["cached_tokens"] ?? usage?.["cache_read_input_tokens"];
   const prompt = count("prompt_tokens");
   const completion = count("completion_tokens");
   return {
@@ -291,6 +316,7 @@ function usageOf(usage: Json | null): TokenUsage {
       ? count("input_tokens") + cached("cache_read_input_tokens") + cached("cache_creation_input_tokens")
       : prompt,
     completionTokens: Number.isNaN(completion) ? count("output_tokens") : completion,
+    cachedTokens: typeof found === "number" && found >= 0 ? found : Number.NaN,
   };
 }
 

@@ -138,6 +138,26 @@ test("a predicted choice says first token, token time and with what probability 
   assert.match(explained(sequence), /predicted: first token 120 ms, 18 ms a token, targets met with 97 %/);
 });
 
+test("a warm node says how much of the prompt it is believed to hold, and what came of it", () => {
+  const { ring, decide, explained, predict, find, idOf } = setUp("cost", 5_000);
+  predict({ firstMs: 80, tokenMs: 18, chance: 0.99, promptTokens: 3_500, warmTokens: 3_200, cachedTokens: 2_880.4 });
+  const sequence = decide({ row: 0, reason: "cheapest", estimates: [2_000, 3_000], costs: [0.001, 0.002] });
+  assert.match(explained(sequence), /warm: ~3,200 of 3,500 prompt tokens in its cache, counted as 2,880\n/);
+  writeOutcome(ring, sequence, {
+    ...{ outcome: "success", status: 200, fault: null, firstByteMs: 20, firstTokenMs: 80, durationMs: 900 },
+    ...{ promptTokens: 3_480, outputTokens: 64, cachedTokens: 3_136, costUsd: 0 },
+  });
+  assert.match(explained(sequence), /64 output tokens, 3,136 of its prompt's from the cache/);
+  const found = find(idOf(sequence));
+  assert.deepEqual(
+    [found?.choice.warm_tokens, found?.choice.cached_tokens, found?.outcome.cached_tokens],
+    [3_200, 2_880, 3_136],
+  );
+  predict({ firstMs: 80, tokenMs: 18, chance: 0.99, promptTokens: 3_500, warmTokens: 0, cachedTokens: 0 });
+  const cold = decide({ row: 0, reason: "cheapest", estimates: [2_000, 3_000], costs: [0.001, 0.002] });
+  assert.doesNotMatch(explained(cold), /warm/);
+});
+
 test("the story names policy, families in order, estimate, cost, headroom, winner and margin", () => {
   const { decide, explained } = setUp("cost", 2000);
   const text = explained(decide({ row: 1, reason: "next_in_chain", estimates: [2500, 900], costs: [0.0012, 0.0018] }));
@@ -209,7 +229,14 @@ test("earlier attempts of the request come with how they ended, and so does this
   const { ring, decide, explained, find, idOf } = setUp("cost", 2000);
   const first = decide({ row: 0, reason: "cheapest", estimates: [900, 900], costs: [1, 2] });
   const nan = Number.NaN;
-  const base = { firstByteMs: nan, firstTokenMs: nan, promptTokens: nan, outputTokens: nan, costUsd: 0 };
+  const base = {
+    firstByteMs: nan,
+    firstTokenMs: nan,
+    promptTokens: nan,
+    outputTokens: nan,
+    cachedTokens: nan,
+    costUsd: 0,
+  };
   writeOutcome(ring, first, { ...base, outcome: "failure", status: -1, fault: "reset", durationMs: 31 });
   const second = decide({ row: 1, reason: "cheapest", estimates: [nan, 900], costs: [nan, 2], previous: first });
   writeOutcome(ring, second, {
@@ -222,6 +249,7 @@ test("earlier attempts of the request come with how they ended, and so does this
     promptTokens: 118,
     outputTokens: 64,
     costUsd: 0.000123,
+    cachedTokens: 90,
   });
   const text = explained(second);
   assert.match(text, /before {4}1\. h100-a \(H100\): failure, reset, ended after 31 ms/);

@@ -117,6 +117,12 @@ function verdict(decision: DecisionJson): string[] {
         `${duration(choice.estimate_token_ms)} a token, targets met with ${Math.round(100 * choice.target_chance)} %`,
     );
   }
+  if (choice.warm_tokens !== null && choice.warm_tokens > 0 && choice.estimate_prompt_tokens !== null) {
+    lines.push(
+      `          warm: ~${thousands(choice.warm_tokens)} of ${thousands(choice.estimate_prompt_tokens)} prompt tokens in its cache` +
+        `, counted as ${thousands(choice.cached_tokens ?? 0)}`,
+    );
+  }
   const next = families.find(({ family }) => family === runner_up);
   if (next !== undefined) lines.push(`          next was ${next.family}: ${margin(decision, next)}`);
   return lines;
@@ -194,6 +200,9 @@ function outcomeText(outcome: OutcomeJson): string {
   if (outcome.duration_ms !== null) parts.push(`ended after ${duration(outcome.duration_ms)}`);
   if (outcome.output_tokens !== null) parts.push(count(outcome.output_tokens, "output token"));
   if (outcome.cost_usd !== null && outcome.cost_usd > 0) parts.push(usd(outcome.cost_usd));
+  if (outcome.cached_tokens !== null && outcome.cached_tokens > 0) {
+    parts.push(`${thousands(outcome.cached_tokens)} of its prompt's from the cache`);
+  }
   return parts.join(", ");
 }
 
@@ -207,6 +216,10 @@ function usd(value: number): string {
   return value === 0
     ? "$0"
     : `$${Number(value.toPrecision(3)).toFixed(Math.max(2, 2 - Math.floor(Math.log10(value))))}`;
+}
+
+function thousands(value: number): string {
+  return Math.round(value).toLocaleString("en-US");
 }
 
 function decimal(value: number | null): string {

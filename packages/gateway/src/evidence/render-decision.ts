@@ -63,6 +63,9 @@ export function renderDecision(record: EvidenceRecord, names: EvidenceNames, con
       estimate_first_token_ms: ms(record.estimateFirstMs),
       estimate_token_ms: ms(record.estimateTokenMs),
       target_chance: known(record.chance),
+      estimate_prompt_tokens: tokens(record.estimatePromptTokens),
+      warm_tokens: tokens(record.warmTokens),
+      cached_tokens: tokens(record.cachedTokens),
       cost_usd: known(record.costUsd),
       price_usd_per_hour: known(record.priceUsdPerHour),
       headroom_ms: isChosen ? ms(record.latencyTargetMs - record.estimateMs) : null,
@@ -118,6 +121,7 @@ function renderOutcome(record: EvidenceRecord): OutcomeJson {
     prompt_tokens: known(record.reportedPromptTokens),
     output_tokens: known(record.reportedOutputTokens),
     cost_usd: known(record.spentUsd),
+    cached_tokens: known(record.reportedCachedTokens),
   };
 }
 
@@ -164,6 +168,10 @@ function sortKeys(families: readonly FamilyJson[], record: EvidenceRecord): ((fa
 
 function known(value: number): number | null {
   return Number.isFinite(value) ? value : null;
+}
+
+function tokens(value: number): number | null {
+  return Number.isFinite(value) ? Math.round(value) : null;
 }
 
 /** Milliseconds to the microsecond: more digits than any clock here has are noise. */

@@ -89,7 +89,7 @@ export function whatIf(sources: WhatIfSources, call: RoutingCall, changes: WhatI
   if (admission.kind === "refused") return { kind: "refused", refusal: admission };
   const { request } = admission;
   const decision = createDecision();
-  const decider = { table, worker: 0, directory, estimator: simpleEstimator };
+  const decider = { table, worker: 0, directory, estimator: simpleEstimator, prefixes: null };
   if (decide(decider, request, nowMs, sources.draw, decision) !== null) request.dispatches += 1;
   const ring = createEvidenceRing(1);
   const record = readRecord(ring, writeDecision(ring, table, request, decision, { nowMs, previous: -1 }));

@@ -19,6 +19,8 @@ export interface OutcomeSample {
   outcome: Outcome;
   promptTokens: number;
   outputTokens: number;
+  /** Of the prompt, found in the node's prefix cache. */
+  cachedTokens: number;
   firstTokenMs: number;
   durationMs: number;
   /** Index of the policy that chose the node, and of the node's family. */
@@ -59,13 +61,14 @@ export class OutcomeSamples {
     values[at + 4] = OUTCOMES.indexOf(sample.outcome);
     values[at + 5] = sample.promptTokens;
     values[at + 6] = sample.outputTokens;
-    values[at + 7] = sample.firstTokenMs;
-    values[at + 8] = sample.durationMs;
-    values[at + 9] = sample.policy;
-    values[at + 10] = sample.family;
-    values[at + 11] = sample.usd;
-    values[at + 12] = sample.workedTokens;
-    let next = at + 13;
+    values[at + 7] = sample.cachedTokens;
+    values[at + 8] = sample.firstTokenMs;
+    values[at + 9] = sample.durationMs;
+    values[at + 10] = sample.policy;
+    values[at + 11] = sample.family;
+    values[at + 12] = sample.usd;
+    values[at + 13] = sample.workedTokens;
+    let next = at + 14;
     for (const name of TIMING_FIELDS) values[next++] = Number(sample.timing[name]);
     this.#length = at + SAMPLE_FIELDS.length;
     this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();

@@ -61,15 +61,24 @@ export function fieldOfKey(bytes: Uint8Array, start: number, end: number): numbe
   return -1;
 }
 
-/** The members that hold a prompt's parts. */
-const PROMPT_KEYS = ["messages", "input"].map((name) => Buffer.from(name, "latin1"));
+/** The members that a prompt is made of. The first two hold its parts; the last three stand in front of them. */
+export const HEAD_KEYS = ["messages", "input", "prompt", "tools", "system", "instructions"] as const;
+export type HeadKey = (typeof HEAD_KEYS)[number];
 
-/** True for an unescaped key in bytes[start, end) whose member holds the prompt. */
-export function isPromptKey(bytes: Uint8Array, start: number, end: number): boolean {
-  for (const name of PROMPT_KEYS) {
-    if (name.length === end - start && standsAt(name, bytes, start)) return true;
+const HEAD_KEY_BYTES = HEAD_KEYS.map((name) => Buffer.from(name, "latin1"));
+
+/** Index into HEAD_KEYS of an unescaped key in bytes[start, end), or -1. */
+export function headKeyOf(bytes: Uint8Array, start: number, end: number): number {
+  for (let key = 0; key < HEAD_KEY_BYTES.length; key++) {
+    const name = HEAD_KEY_BYTES[key] as Buffer;
+    if (name.length === end - start && standsAt(name, bytes, start)) return key;
   }
-  return false;
+  return -1;
+}
+
+/** True for the members that hold a prompt's parts, whose texts and images are counted. */
+export function isPromptKey(headKey: number): boolean {
+  return headKey === 0 || headKey === 1;
 }
 
 function standsAt(name: Uint8Array, bytes: Uint8Array, start: number): boolean {

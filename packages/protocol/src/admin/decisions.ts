@@ -27,6 +27,10 @@ const outcomeSchema = z
       .number()
       .nullable()
       .describe("What it took of its node, as budgets count it; null: it runs, or the price is unknown."),
+    cached_tokens: z
+      .number()
+      .nullable()
+      .describe("Of the prompt, found in the prefix cache. Null: the node does not tell it."),
   })
   .meta({ id: "Outcome", description: "How one attempt ended. Times from its dispatch." });
 
@@ -93,6 +97,15 @@ export const decisionSchema = z
       estimate_first_token_ms: z.number().nullable().describe("Null where the simple estimate decided."),
       estimate_token_ms: z.number().nullable().describe("Time per further token, as predicted."),
       target_chance: z.number().nullable().describe("Predicted probability that it meets its targets, 0 to 1."),
+      estimate_prompt_tokens: z.number().nullable().describe("The prompt as predictions took it."),
+      warm_tokens: z
+        .number()
+        .nullable()
+        .describe("Of the prompt, believed to stand in the node's prefix cache, since it was sent there before."),
+      cached_tokens: z
+        .number()
+        .nullable()
+        .describe("What of them the prediction counted on, as far as the node's cache kept its word before."),
       cost_usd: z.number().nullable(),
       price_usd_per_hour: z.number().nullable().describe("Of the chosen node."),
       headroom_ms: z.number().nullable(),

@@ -61,6 +61,12 @@ const nodeReportSchema = z
           slowness: z.number().nullable().describe("How much slower it is than its family, as a factor."),
           error: z.number().nullable().describe("Mean of |ln(outcome / prediction)| of the family."),
           samples: z.number().describe("Answers of the family that it stands on."),
+          cache_hits: z
+            .number()
+            .nullable()
+            .describe(
+              "Share of the prompts believed to stand in its prefix cache that did, 0 to 1. Null: none was seen.",
+            ),
         }),
       )
       .describe("What its answers are predicted with, by model; models that nothing is known of are absent."),

@@ -22,6 +22,7 @@ import {
   createDecision,
   createDirectory,
   createFleetTable,
+  createPrefixTable,
   createRetryBudget,
   type Decider,
   decide,
@@ -31,16 +32,20 @@ import {
   expectedTokens,
   type FleetTable,
   FRESH_GATE,
+  forgetCache,
   forgetLoad,
   type HealthGate,
   hasFailedOn,
   type Move,
+  nextMark,
   noteCommit,
   noteFirstToken,
   noteRequest,
   type Outcome,
   PLACEMENTS_PER_NODE,
   type PolicyData,
+  PROMPT_MARKS_MAX,
+  type PromptMarks,
   publish,
   type RouteRequest,
   refreshSpeeds,
@@ -81,6 +86,9 @@ const MISSED_SCRAPES_MAX = 3;
 const POLL_TIMEOUT_MS = 4_000;
 const FAILOVER = { maxAttempts: 3, windowMs: 30_000 };
 const RETRY_BUDGET = 0.2;
+
+/** The default of `limits.prefixes`. */
+const PREFIX_ENTRIES = 65_536;
 
 /** Memory of the rate at which prompts are sent to a node. */
 const PROMPT_RATE_MS = 4_000;
@@ -189,6 +197,7 @@ export class VirtualGateway implements RouterView {
       const contextTokens = node.constants.kvCapacityTokens;
       // vLLM and SGLang tell the size of their cache
       table.kvCapacityTokens[row * PLACEMENTS_PER_NODE] = contextTokens;
+      table.cacheTokens[row] = contextTokens;
       writeCapabilities(table, row * PLACEMENTS_PER_NODE, { contextTokens, readsImages: null, endpoints: null });
     });
     const directory = createDirectory();
@@ -219,7 +228,8 @@ export class VirtualGateway implements RouterView {
         },
       ],
     });
-    this.#decider = { table, worker: 0, directory, estimator: options.estimator };
+    const prefixes = createPrefixTable({ entries: PREFIX_ENTRIES, key: seed });
+    this.#decider = { table, worker: 0, directory, estimator: options.estimator, prefixes };
     this.#settler = { table, worker: 0, limits: FAILOVER, budget: createRetryBudget(RETRY_BUDGET, 1) };
     this.#placed = rows.map((row) => ({ row, model: 0, placement: row * PLACEMENTS_PER_NODE }));
     this.#learner = new TimingLearner(table);
@@ -272,6 +282,8 @@ export class VirtualGateway implements RouterView {
         // so that nobody sends a prompt to a node that cannot hold it
         promptTokensAtLeast: request.promptTokens,
         hasImages: false,
+        // a baseline has an index of its own
+        marks: this.#options.router === null ? marksOf(request.blocks, request.promptTokens) : null,
       },
       nowMs,
     );
@@ -440,6 +452,7 @@ export class VirtualGateway implements RouterView {
 
   forgetPrefixes(row: number): void {
     this.#prefixes[row]?.clear();
+    forgetCache(this.table, row);
   }
 
   promptRate(row: number): number {
@@ -513,6 +526,23 @@ export class VirtualGateway implements RouterView {
     if (polled === undefined) throw new Error(`no row ${row}`);
     return polled;
   }
+}
+
+/** Marks as the gateway makes them, of a prompt whose blocks have ids in place of bytes. */
+function marksOf(blocks: Int32Array | null, promptTokens: number): PromptMarks | null {
+  if (blocks === null || blocks.length === 0) return null;
+  const hashes: number[] = [];
+  const shares: number[] = [];
+  let hash = 0;
+  let mark = 1;
+  for (let block = 1; block <= blocks.length && hashes.length < PROMPT_MARKS_MAX; block++) {
+    hash = (Math.imul(hash, 0x01000193) + Math.imul((blocks[block - 1] as number) + 1, 0x9e3779b1)) | 0;
+    if (block < mark) continue;
+    hashes.push(hash);
+    shares.push((block * BLOCK_TOKENS) / promptTokens);
+    mark = nextMark(block);
+  }
+  return { hashes: Int32Array.from(hashes), shares: Float64Array.from(shares) };
 }
 
 /** All families in one tier, as the benchmark wants it: chains are another measurement. */

@@ -28,6 +28,7 @@ const ENDED: EvidenceOutcome = {
   durationMs: 900,
   promptTokens: 118,
   outputTokens: 64,
+  cachedTokens: Number.NaN,
   costUsd: 0.002,
 };
 

@@ -43,6 +43,7 @@ export * from "./fleet-table.ts";
 export * from "./learning/attempt-samples.ts";
 export * from "./learning/capacity-meter.ts";
 export * from "./learning/engine-errors.ts";
+export { FIT_SIZE, type FitState, type TimingState } from "./learning/family-timing.ts";
 export * from "./learning/node-load.ts";
 export * from "./learning/refresh-speeds.ts";
 export * from "./learning/timing-learner.ts";

@@ -38,6 +38,38 @@ test("what a gateway learned of a node is there after its restart", async (t) =>
   await second.gateway.stop();
 });
 
+test("what predictions are made with is there after a restart, from the first poll on", async (t) => {
+  const node = await fakeNode(t);
+  const storeFolder = folder(t);
+  const text = `${PORTS}nodes: [{ id: a, url: "${node.url}", family: H100 }]\n`;
+  const predicted = (gateway: Gateway) => reportOf(gateway)?.predictions.m;
+  const first = await startOn(t, text, { storeFolder });
+  await ask(first.gateway, 40);
+  await until("answers were learned from", () => {
+    const { samples, step_ms: stepMs } = predicted(first.gateway) ?? { samples: 0, step_ms: 0 };
+    return samples >= 40 && stepMs < 20;
+  });
+  await first.gateway.stop();
+  const before = predicted(first.gateway);
+
+  const second = await startOn(t, text, { storeFolder });
+  await until("the family is known", () => predicted(second.gateway) !== undefined);
+  const after = predicted(second.gateway);
+  assert.ok(before !== undefined && after !== undefined);
+  assert.ok(after.samples >= before.samples - 1 && after.samples <= before.samples, `${after.samples}`);
+  // all but the node's own slowness, which a minute forgets
+  const family = before.step_ms / (before.slowness ?? 1);
+  assert.ok(Math.abs(after.step_ms - family) <= 0.1 * family, `${before.step_ms} ${before.slowness} ${after.step_ms}`);
+  assert.equal(second.gateway.stats().fleet.models[0]?.mean_output_tokens, 8);
+  await second.gateway.stop();
+
+  // other hardware under the same name of a node begins anew
+  const third = await startOn(t, text.replace("H100", "L4"), { storeFolder });
+  await ask(third.gateway, 1);
+  await until("the answer was learned from", () => predicted(third.gateway) !== undefined);
+  assert.ok((predicted(third.gateway)?.samples ?? 99) < 40);
+});
+
 test("a store that can't be made is said once, and traffic runs", async (t) => {
   const node = await fakeNode(t);
   const blocked = join(folder(t), "blocked");

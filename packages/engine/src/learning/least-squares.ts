@@ -3,11 +3,21 @@
  * never varies, and there the prior stands. Small (a handful of coefficients) and exact: no step size, nothing diverges.
  */
 
+import { assert } from "../assert.ts";
+
 /** Sweeps of coordinate descent per solve; it starts from the last solution, which new samples move little. */
 const SWEEPS = 24;
 
 /** Beyond this nothing was measured, and squares of it would drown what was. */
 const SANE_MAX = 1e9;
+
+/** Weighted sums over samples. */
+export interface Evidence {
+  /** Of features with each other, row by row. */
+  readonly products: readonly number[];
+  /** Of features with targets. */
+  readonly targets: readonly number[];
+}
 
 export class FadingLeastSquares {
   readonly size: number;
@@ -33,10 +43,24 @@ export class FadingLeastSquares {
     this.#keep = Math.exp(-1 / memory);
   }
 
-  /** Another prior, for what no sample has shown yet. */
-  setPrior(prior: readonly number[], precision: readonly number[]): void {
-    this.#prior.set(prior);
-    this.#precision.set(precision);
+  /** What was taken so far, as plain numbers. */
+  evidence(): Evidence {
+    return { products: Array.from(this.#products), targets: Array.from(this.#targets) };
+  }
+
+  /**
+   * Takes this share of what another one was taught; the solution stays until the next `solve`.
+   *
+   * @throws Error when it is of another size.
+   */
+  takeEvidence({ products, targets }: Evidence, share: number): void {
+    assert(products.length === this.size ** 2 && targets.length === this.size, "evidence of so many coefficients");
+    products.forEach((value, index) => {
+      this.#products[index] = (this.#products[index] as number) + share * value;
+    });
+    targets.forEach((value, index) => {
+      this.#targets[index] = (this.#targets[index] as number) + share * value;
+    });
   }
 
   /** Takes a sample: Σ coefficients × features should be `target`. What no measurement can be is not taken. */

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { DEFAULT_TIMING, PLACEMENTS_PER_NODE } from "../bounds.ts";
 import { createFleetTable, type FleetTable, takeModelRow, takeNodeRow, takePlacementRow } from "../fleet-table.ts";
 import { type AttemptSample, applySamples } from "./attempt-samples.ts";
+import type { TimingState } from "./family-timing.ts";
 import { TimingLearner } from "./timing-learner.ts";
 
 /** A node's true constants, ms. */
@@ -284,4 +285,62 @@ test("one absurd answer moves a node by a seventh at most", () => {
   const absurd = bench.sample(0);
   bench.teach([{ ...absurd, firstTokenMs: 3_600_000, durationMs: 7_200_000 }]);
   assert.ok(bench.of("slowness", 0) / before < 1.16, `${bench.of("slowness", 0) / before}`);
+});
+
+/** What a learner knows, as another process reads it. */
+function kept(bench: Bench): TimingState {
+  const text = JSON.stringify(bench.learner.states()[0]?.state);
+  return JSON.parse(text, (_, value) => value ?? Number.NaN) as TimingState;
+}
+
+function restored(from: Bench, ageMs: number, families: readonly number[] = [0]): Bench {
+  const next = new Bench(families);
+  next.nowMs = 5_000;
+  assert.equal(next.learner.restore(0, 0, kept(from), { ageMs, nowMs: next.nowMs }), true);
+  next.learner.refresh(next.placed, next.nowMs);
+  return next;
+}
+
+test("what another process learned a moment ago is believed as it was", () => {
+  const first = new Bench([0]);
+  first.run(0, 500);
+  const next = restored(first, 10_000);
+  for (const column of COLUMNS) {
+    const [before, after] = [first.of(column, 0), next.of(column, 0)];
+    // a node's own slowness is not kept: a minute without traffic forgets it, too
+    const expected = column.endsWith("Spread") ? before : before / first.of("slowness", 0);
+    assert.ok(Math.abs(after - expected) <= 0.01 * expected, `${column}: ${expected}, then ${after}`);
+  }
+  assert.ok(next.of("predictorSamples", 0) > 490);
+});
+
+test("old knowledge promises less, counts as less measured, and is overruled sooner", () => {
+  const first = new Bench([0]);
+  first.run(0, 2_000);
+  const young = restored(first, 60_000);
+  const old = restored(first, 5 * 86_400_000);
+  for (const spread of ["firstSpread", "tokenSpread"] as const) {
+    assert.ok(old.of(spread, 0) > young.of(spread, 0) * 1.1, `${old.of(spread, 0)} ${young.of(spread, 0)}`);
+  }
+  assert.ok(Math.abs(old.of("stepBaseMs", 0) / young.of("stepBaseMs", 0) - 1) < 0.05, "it begins where it was");
+  assert.ok(old.of("predictorSamples", 0) < 100);
+  // the engine was changed meanwhile: half as fast
+  const off = (bench: Bench) => {
+    bench.run(0, 90, { slowness: 2 });
+    const [base = Number.NaN] = bench.learner.states()[0]?.state.decode.coefficients ?? [];
+    return Math.abs(Math.log(base / (2 * TRUTH.base)));
+  };
+  const [offOld, offYoung] = [off(old), off(young)];
+  assert.ok(offOld < 0.7 * offYoung, `${offOld} ${offYoung}`);
+});
+
+test("what was learned here stands against what another process knew", () => {
+  const first = new Bench([0]);
+  first.run(0, 100, { slowness: 3 });
+  const here = new Bench([0]);
+  here.run(0, 5);
+  const before = here.of("stepBaseMs", 0);
+  assert.equal(here.learner.restore(0, 0, kept(first), { ageMs: 0, nowMs: here.nowMs }), false);
+  here.learner.refresh(here.placed, here.nowMs);
+  assert.equal(here.of("stepBaseMs", 0), before);
 });

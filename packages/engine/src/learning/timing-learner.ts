@@ -13,20 +13,24 @@ import { DEFAULT_TIMING } from "../bounds.ts";
 import type { AttemptTiming } from "../dispatch/booking.ts";
 import { type FleetTable, publish } from "../fleet-table.ts";
 import type { AttemptSample } from "./attempt-samples.ts";
-import { FadingLeastSquares } from "./least-squares.ts";
+import {
+  createFamily,
+  DECODE,
+  type FamilyTiming,
+  FIRST,
+  type Mean,
+  restoreFamily,
+  SAMPLE_NOISE,
+  SPREAD_MAX,
+  SPREAD_MIN,
+  type Spread,
+  stateOf,
+  type TimingState,
+} from "./family-timing.ts";
 import type { PlacedModel } from "./refresh-speeds.ts";
 
 /** Share of the outcomes that a prediction with its spread covers. */
 export const PROMISE = 0.95;
-
-/**
- * Samples after which one counts for a third. Coefficients belong to hardware and engine, which change with a deployment;
- * what changes faster is the node's factor. Many, so that a quiet hour does not forget what load looks like.
- */
-const MEMORY_SAMPLES = 4_000;
-
-/** Relative error that is expected of one sample: the weight of the prior against it. */
-const SAMPLE_NOISE = 0.3;
 
 /** Weight of the newest sample in a node's factor: seven samples halve what is off, thirty end it. */
 const SLOWNESS_WEIGHT = 0.1;
@@ -62,45 +66,6 @@ const SPREAD_STEP = 0.05;
 const BIAS_MAX = Math.log(2);
 /** Weight of the newest sample in the mean residual of a fit: slower than a node's factor, which must see it first. */
 const FIT_WEIGHT = 0.005;
-/** Bounds of a spread, ln: a prediction is never better than 2 %, and one that is off by 20 says nothing. */
-const SPREAD_MIN = Math.log(1.02);
-const SPREAD_MAX = Math.log(20);
-
-/** Columns of the decode fit, in the order of its coefficients, and how large each is where it matters at all. */
-const DECODE = ["stepBaseMs", "stepPerRequestMs", "stepPerKvTokenMs", "stepPerPromptTokenMs"] as const;
-const DECODE_SCALE = [10, 0.1, 1e-4, 0.03];
-/** The same for the first token. */
-const FIRST = ["firstBaseMs", "firstPerTokenMs", "firstPerAheadMs", "firstPerSquareMs"] as const;
-const FIRST_SCALE = [10, 0.03, 0.03, 1e-6];
-
-interface FamilyTiming {
-  readonly decode: FadingLeastSquares;
-  readonly first: FadingLeastSquares;
-  /** Mean residual of the fits, ln: least squares of relative errors come out low by their variance. */
-  readonly decodeFit: Mean;
-  readonly firstFit: Mean;
-  readonly firstSpread: Spread;
-  readonly tokenSpread: Spread;
-  samples: number;
-  error: number;
-  isDirty: boolean;
-}
-
-/** Follows a quantile of ln(outcome ÷ prediction): up on a miss, down on a hit, in the ratio that balances at `PROMISE`. */
-interface Spread {
-  log: number;
-  size: number;
-  /**
-   * What the next predictions are off by, ln, as a running correction. Only that of first tokens is used: token times
-   * feed back through the load that they let in, and a correction that chases them swings.
-   */
-  bias: number;
-}
-
-interface Mean {
-  value: number;
-}
-
 interface NodeTiming {
   logSlowness: number;
   atMs: number;
@@ -155,6 +120,7 @@ export class TimingLearner {
       timing.tokenMs,
     );
     family.samples += 1;
+    family.learnedAtMs = Math.max(family.learnedAtMs, sample.atMs);
     family.isDirty = true;
     this.#write(placement, family, node, sample.atMs);
   }
@@ -162,10 +128,7 @@ export class TimingLearner {
   /** Solves what is new and writes the coefficients of all placements. O(placements). */
   refresh(placed: readonly PlacedModel[], nowMs: number): void {
     for (const family of this.#families.values()) {
-      if (!family.isDirty) continue;
-      family.isDirty = false;
-      family.decode.solve();
-      family.first.solve();
+      if (family.isDirty) solve(family);
     }
     publish(this.#table, () => {
       for (const { row, model, placement } of placed) {
@@ -173,6 +136,32 @@ export class TimingLearner {
         if (family !== null) this.#write(placement, family, this.#nodeAt(placement, nowMs), nowMs);
       }
     });
+  }
+
+  /** What is known of each model on each family that answered, and when it was learned, engine clock ms. Solves what is new. */
+  states(): { model: number; family: number; state: TimingState; learnedAtMs: number }[] {
+    return Array.from(this.#families, ([key, timing]) => {
+      const [model = -1, family = -1] = key.split(" ").map(Number);
+      if (timing.isDirty) solve(timing);
+      return { model, family, state: stateOf(timing), learnedAtMs: timing.learnedAtMs };
+    });
+  }
+
+  /**
+   * Takes what another process knew of a model on a family. What was learned here stands against it: it is not taken then.
+   *
+   * @param ageMs since it was learned: the older, the less it weighs. @returns whether it was taken.
+   */
+  restore(
+    model: number,
+    family: number,
+    state: TimingState,
+    { ageMs, nowMs }: { ageMs: number; nowMs: number },
+  ): boolean {
+    const key = keyOf(model, family);
+    if (this.#families.has(key)) return false;
+    this.#families.set(key, restoreFamily(state, { ageMs, nowMs }));
+    return true;
   }
 
   #learnDecode(
@@ -368,20 +357,10 @@ export class TimingLearner {
   }
 }
 
-function createFamily(decode: readonly number[], first: readonly number[]): FamilyTiming {
-  const precisionOf = (prior: readonly number[], scale: readonly number[]) =>
-    prior.map((value, index) => (SAMPLE_NOISE / Math.max(value, scale[index] as number)) ** 2);
-  return {
-    decode: new FadingLeastSquares(decode, precisionOf(decode, DECODE_SCALE), MEMORY_SAMPLES),
-    first: new FadingLeastSquares(first, precisionOf(first, FIRST_SCALE), MEMORY_SAMPLES),
-    decodeFit: { value: 0 },
-    firstFit: { value: 0 },
-    firstSpread: { log: Math.log(DEFAULT_TIMING.firstSpread), size: Number.NaN, bias: 0 },
-    tokenSpread: { log: Math.log(DEFAULT_TIMING.tokenSpread), size: Number.NaN, bias: 0 },
-    samples: 0,
-    error: Number.NaN,
-    isDirty: false,
-  };
+function solve(family: FamilyTiming): void {
+  family.decode.solve();
+  family.first.solve();
+  family.isDirty = false;
 }
 
 /** What of a warm prompt counts as cached before any answer has told. */

@@ -12,6 +12,7 @@ import {
   applySamples,
   errorShareOf,
   type FleetTable,
+  type PlacedModel,
   publish,
   refreshSpeeds,
   TimingLearner,
@@ -159,6 +160,11 @@ export class Poller {
     await Promise.race([Promise.all(Array.from(this.#nodes.values(), (node) => node.first.promise)), deadline.promise]);
     cancel();
     this.#taker.isStarted = true;
+  }
+
+  /** What is known of the timing of models on families. */
+  get timing(): TimingLearner {
+    return this.#learner;
   }
 
   /** Takes what workers learned from attempts that ended. */
@@ -332,6 +338,8 @@ export class Poller {
       if (reading !== null) writeReading(this.#table, spec, reading, ofEngine);
       else writePlacements(this.#table, spec, reading, ofEngine);
     });
+    // what is known of its family holds from its first request on
+    this.#learner.refresh(placedOf(spec), this.#options.clock.nowMs());
     this.#refreshSpeedsSoon();
   }
 
@@ -339,11 +347,13 @@ export class Poller {
     if (this.#isStopped) return;
     this.#cancelSpeeds ??= this.#after(SPEEDS_EVERY_MS, () => {
       this.#cancelSpeeds = null;
-      const placed = Array.from(this.#nodes.values(), ({ spec }) =>
-        spec.placements.map(({ model, placement }) => ({ row: spec.row, model, placement })),
-      );
+      const placed = Array.from(this.#nodes.values(), ({ spec }) => placedOf(spec));
       refreshSpeeds(this.#table, placed.flat());
       this.#learner.refresh(placed.flat(), this.#options.clock.nowMs());
     });
   }
+}
+
+function placedOf({ row, placements }: NodeSpec): PlacedModel[] {
+  return placements.map(({ model, placement }) => ({ row, model, placement }));
 }

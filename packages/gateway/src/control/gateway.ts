@@ -47,6 +47,7 @@ import { sampleFleet } from "./fleet-sample.ts";
 import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
+import { LearnedTimings } from "./learned-timings.ts";
 import { LimitPeriods } from "./limit-periods.ts";
 import { LimitRows } from "./limit-rows.ts";
 import { LoopDelayWatch } from "./loop-delay.ts";
@@ -155,6 +156,7 @@ class RunningGateway implements Gateway {
   readonly #prices: PriceBook;
   readonly #discovery: Discovery;
   readonly #learned: LearnedNumbers;
+  readonly #timings: LearnedTimings;
   readonly #store: Store;
   readonly #keptDecisions: KeptDecisions;
   readonly #decisions: DecisionSearch;
@@ -261,6 +263,13 @@ class RunningGateway implements Gateway {
       ...{ table: this.#table, clock: this.#clock, fleet: this.#fleet, log: this.#log },
       onChange: () => this.#commitSoon(),
       onRefused: (row) => this.#workers.nodeDown(row),
+    });
+    this.#timings = new LearnedTimings({
+      names: this.#names,
+      timing: this.#poller.timing,
+      log: this.#log,
+      nowMs: () => this.#clock.nowMs(),
+      unixOriginMs: this.#unixOriginMs,
     });
     this.#polls = new PollChanges(this.#poller);
     const { prefixes: entries } = options.config.limits;
@@ -508,6 +517,7 @@ class RunningGateway implements Gateway {
       nowMs: () => Date.now(),
       retention: () => this.#configuration.config.store,
       exportLearned: () => this.#learned.exportLearned(),
+      exportTimings: () => this.#timings.exportTimings(),
     });
   }
 
@@ -518,6 +528,7 @@ class RunningGateway implements Gateway {
     await this.#keptObjects.restore();
     await this.#periods.load();
     this.#learned.importLearned(await this.#kept.loadLearned());
+    this.#timings.importTimings(await this.#kept.loadTimings());
   }
 
   #commitSoon(): void {
@@ -534,6 +545,7 @@ class RunningGateway implements Gateway {
     const change = this.#fleet.commit();
     this.#poller.configure(this.#configuration.config.health);
     this.#learned.apply();
+    this.#timings.apply();
     this.#lastCommitMs = performance.now() - startMs;
     for (const warning of change.warnings) this.#log.warn({}, warning);
     this.#workers.broadcast(change.updates);

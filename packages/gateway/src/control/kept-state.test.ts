@@ -27,7 +27,14 @@ test("what pods that come and go learned in weeks is brought back in parts, up t
     },
   } as unknown as StoreClient;
   const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
-  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned: () => [] });
+  const kept = new KeptState({
+    store,
+    log: SILENT_LOG,
+    nowMs: () => 0,
+    retention,
+    exportLearned: () => [],
+    exportTimings: () => [],
+  });
   const numbers = await kept.loadLearned();
   await kept.stop();
   assert.equal(numbers.length, 131_072);
@@ -47,7 +54,14 @@ test("a large fleet is saved in messages that stall nobody, and again as a whole
   } as unknown as StoreClient;
   const numbers = Array.from({ length: 10_000 }, (_, index) => learned(index));
   const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
-  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned: () => numbers });
+  const kept = new KeptState({
+    store,
+    log: SILENT_LOG,
+    nowMs: () => 0,
+    retention,
+    exportLearned: () => numbers,
+    exportTimings: () => [],
+  });
   await kept.save();
   failAt = Number.POSITIVE_INFINITY;
   saved.length = 0;
@@ -66,7 +80,14 @@ test("what did not change since the last save is not written again", async () =>
   } as unknown as StoreClient;
   let numbers = [learned(1), learned(2)];
   const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
-  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned: () => numbers });
+  const kept = new KeptState({
+    store,
+    log: SILENT_LOG,
+    nowMs: () => 0,
+    retention,
+    exportLearned: () => numbers,
+    exportTimings: () => [],
+  });
   await kept.save();
   numbers = [learned(1), learned(2), learned(3)];
   await kept.save();
@@ -88,7 +109,14 @@ test("a price that changes is saved without a look at what was learned", async (
     return [learned(1)];
   };
   const retention = () => ({ priceDays: 1, learnedDays: 1 }) as Config["store"];
-  const kept = new KeptState({ store, log: SILENT_LOG, nowMs: () => 0, retention, exportLearned });
+  const kept = new KeptState({
+    store,
+    log: SILENT_LOG,
+    nowMs: () => 0,
+    retention,
+    exportLearned,
+    exportTimings: () => [],
+  });
   const price = { key: "k", usdPerGpuHour: 1, observedAtMs: 0, fetchedAtMs: 0, source: "s" };
   for (let time = 0; time < 5; time++) kept.append([price]);
   await new Promise((resolve) => setImmediate(resolve));

@@ -1,5 +1,5 @@
 /**
- * What outlives the process: numbers learned from traffic, and prices. Written behind the traffic's back; a store that
+ * What outlives the process: numbers and timings learned from traffic, and prices. Written behind the traffic's back; a store that
  * fails costs the numbers of a restart and nothing else.
  */
 
@@ -7,6 +7,7 @@ import type { Config } from "@zml/protocol";
 import type { PriceHistory } from "../cost/index.ts";
 import type { LearnedNumber, StoredPrice } from "../store/operations.ts";
 import type { StoreClient } from "../store/store.ts";
+import type { StoredTiming } from "../store/timing-operations.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 
 /** A crash loses what was learned in this time, ms. Each save reads every row that changed. */
@@ -15,6 +16,8 @@ const SAVE_EVERY_MS = 60_000;
 const PRICES_WAITING_MAX = 10_000;
 /** Learned numbers that are brought back: those of 16,384 nodes with two models each, and some 50 MB. */
 const LEARNED_MAX = 131_072;
+/** Timings that are brought back, some 1.5 KB each: 500 models on four families. */
+const TIMINGS_MAX = 2_048;
 /** And at once. */
 const LEARNED_PART = 8_192;
 /** Rows of one message to the store: copying as many takes some 10 ms, in which the control thread does nothing else. */
@@ -28,6 +31,7 @@ export interface KeptStateOptions {
   readonly nowMs: () => number;
   readonly retention: () => Config["store"];
   readonly exportLearned: () => LearnedNumber[];
+  readonly exportTimings: () => StoredTiming[];
 }
 
 export class KeptState implements PriceHistory {
@@ -37,6 +41,7 @@ export class KeptState implements PriceHistory {
   #dropped = 0;
   /** `updatedAtMs` up to which rows are in the store. */
   #savedUpToMs = Number.NEGATIVE_INFINITY;
+  #timingsSavedUpToMs = Number.NEGATIVE_INFINITY;
   #saving: Promise<void> = Promise.resolve();
 
   constructor(options: KeptStateOptions) {
@@ -60,6 +65,15 @@ export class KeptState implements PriceHistory {
     return numbers;
   }
 
+  /** What the last process knew of timings; none when the store can't tell. */
+  async loadTimings(): Promise<readonly StoredTiming[]> {
+    try {
+      return await this.#options.store.call("timings.load", { limit: TIMINGS_MAX });
+    } catch {
+      return [];
+    }
+  }
+
   loadLatest(): Promise<readonly StoredPrice[]> {
     return this.#options.store.call("prices.latest", null);
   }
@@ -79,6 +93,7 @@ export class KeptState implements PriceHistory {
     return this.#inTurn(async () => {
       await this.#savePrices();
       await this.#saveLearned();
+      await this.#saveTimings();
     });
   }
 
@@ -118,6 +133,18 @@ export class KeptState implements PriceHistory {
       const part = numbers.slice(from, from + SAVED_PART);
       await store.call("learned.save", { numbers: part, forgetBeforeMs: now - learnedDays * DAY_MS });
     }
-    this.#savedUpToMs = numbers.reduce((newest, { updatedAtMs }) => Math.max(newest, updatedAtMs), this.#savedUpToMs);
+    this.#savedUpToMs = newestOf(numbers, this.#savedUpToMs);
   }
+
+  async #saveTimings(): Promise<void> {
+    const { store, nowMs, retention, exportTimings } = this.#options;
+    const timings = exportTimings().filter(({ updatedAtMs }) => updatedAtMs > this.#timingsSavedUpToMs);
+    if (timings.length === 0) return;
+    await store.call("timings.save", { timings, forgetBeforeMs: nowMs() - retention().learnedDays * DAY_MS });
+    this.#timingsSavedUpToMs = newestOf(timings, this.#timingsSavedUpToMs);
+  }
+}
+
+function newestOf(rows: readonly { updatedAtMs: number }[], fromMs: number): number {
+  return rows.reduce((newest, { updatedAtMs }) => Math.max(newest, updatedAtMs), fromMs);
 }

@@ -11,7 +11,7 @@ import type { Fleet, FleetNode } from "./fleet.ts";
 const LEARNED_NAMES = {
   placement: ["tokens_per_second", "stream_tokens_per_second", "error_rate"],
   node: ["error_rate", "last_success_at_ms"],
-  model: ["mean_output_tokens"],
+  model: ["mean_output_tokens", "mean_prompt_tokens", "prompt_ratio"],
 } as const;
 
 /** A speed or a length above this is no measurement. */
@@ -70,9 +70,10 @@ export class LearnedNumbers {
     }
     for (const { account, name, index } of fleet.directory.models.values()) {
       const place = { account, node: "", url: "", family: "", model: name };
-      const value = table.meanOutputTokens[index] ?? Number.NaN;
-      // the mean has no time and no count of its own
-      add(place, "mean_output_tokens", value, { samples: 0, atMs: nowMs() });
+      // means have no time and no count of their own
+      for (const [learned, column] of modelColumns(table)) {
+        add(place, learned, column[index] ?? Number.NaN, { samples: 0, atMs: nowMs() });
+      }
     }
     return rows;
   }
@@ -100,8 +101,8 @@ export class LearnedNumbers {
         this.#applyNode(placeOf(node, ""), node.row);
       }
       for (const { account, name, index } of fleet.directory.models.values()) {
-        const row = this.#take({ account, node: "", url: "", family: "", model: name }, "mean_output_tokens");
-        fill(table.meanOutputTokens, index, row);
+        const place = { account, node: "", url: "", family: "", model: name };
+        for (const [learned, column] of modelColumns(table)) fill(column, index, this.#take(place, learned));
       }
     });
   }
@@ -141,6 +142,14 @@ export class LearnedNumbers {
     // what other hardware gave says nothing about this one
     return row?.family === "" || row?.family === place.family ? row : undefined;
   }
+}
+
+function modelColumns(table: FleetTable): (readonly [string, Float64Array])[] {
+  return [
+    ["mean_output_tokens", table.meanOutputTokens],
+    ["mean_prompt_tokens", table.meanPromptTokens],
+    ["prompt_ratio", table.promptRatio],
+  ];
 }
 
 type Place = Pick<LearnedNumber, "account" | "node" | "url" | "family" | "model">;

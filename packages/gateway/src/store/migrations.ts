@@ -107,4 +107,17 @@ export const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (period, account, key)
   ) STRICT, WITHOUT ROWID;
   `,
+  // 6: what predictions are made with, of each model on each family
+  `
+  CREATE TABLE timings (
+    account TEXT NOT NULL,
+    model TEXT NOT NULL,
+    family TEXT NOT NULL,
+    -- JSON
+    state TEXT NOT NULL,
+    updated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (account, model, family)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX timings_by_age ON timings (updated_at_ms);
+  `,
 ];

@@ -3,6 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { createObjectOperations, type ObjectCalls } from "./object-operations.ts";
 import { createSpendOperations, type SpendCalls } from "./spend-operations.ts";
+import { createTimingOperations, type TimingCalls } from "./timing-operations.ts";
 
 /** A number that was learned from traffic. */
 export interface LearnedNumber {
@@ -36,7 +37,7 @@ export interface StoredPrice {
 }
 
 /** Arguments and result of each call. Structured-cloneable. */
-export interface StoreCalls extends ObjectCalls, SpendCalls {
+export interface StoreCalls extends ObjectCalls, SpendCalls, TimingCalls {
   "learned.save": { args: { numbers: readonly LearnedNumber[]; forgetBeforeMs: number }; result: null };
   /** In parts, the newest first: whole, what a large fleet learned does not fit into the heap of the store's thread. */
   "learned.load": { args: { skip: number; limit: number }; result: readonly LearnedNumber[] };
@@ -93,6 +94,7 @@ export function createOperations(database: DatabaseSync): StoreOperations {
   return {
     ...createObjectOperations(database),
     ...createSpendOperations(database),
+    ...createTimingOperations(database),
     "learned.save": ({ numbers, forgetBeforeMs }) => {
       for (const number of numbers) putLearned.run({ ...number });
       forgetLearned.run(forgetBeforeMs);

@@ -181,6 +181,8 @@ test("a gateway is taken over", async (t) => {
       assert.ok(next.log.some((line) => line.includes("another process has taken over")));
       assert.ok(!next.log.some((line) => /"interrupted":[1-9]/.test(line)), "nobody was interrupted");
       assert.ok(await comesTrue(() => asked.length > before + 100, 20_000), "the new one serves");
+      const learned = (await last.fleet()).nodes.map(({ predictions }) => predictions.m?.samples ?? 0);
+      assert.ok(Math.max(...learned) > asked.length - before, `and knows what the old one knew: ${learned}`);
       await callers.stop();
       t.diagnostic(`${((asked.length / (performance.now() - startMs)) * 1000).toFixed(0)} requests a second`);
       const bad = asked.filter(({ end }) => end !== "answered" && end !== "aborted");

@@ -33,7 +33,7 @@ export * from "./decision.ts";
 export * from "./directory.ts";
 export * from "./dispatch/booking.ts";
 export * from "./dispatch/load-integrals.ts";
-export type { TrialPlace } from "./dispatch/trial.ts";
+export { returnTrials, type TrialPlace } from "./dispatch/trial.ts";
 export * from "./evidence-ring.ts";
 export { clearCooldown, coolDownNow, unblockPlacement } from "./failover/cooldown.ts";
 export * from "./failover/next-move.ts";

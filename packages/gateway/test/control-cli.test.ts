@@ -73,6 +73,48 @@ test("serve prints one line, answers, explains, and ends with 0 after a drain", 
   for (const line of stderr().trim().split("\n")) assert.doesNotThrow(() => JSON.parse(line), line);
 });
 
+test("decisions --tail prints what ends while it runs, decide and money tell of it, and Ctrl-C ends the tail with 0", async (t) => {
+  const fake = await fakeNode(t);
+  const node = `  - { id: a, url: "${fake.url}", family: H100, cost: { usd_per_gpu_hour: 3 } }\n`;
+  const { data, admin } = await serve(t, file(t, `${PORTS}nodes:\n${node}`));
+  const tail = spawn(process.execPath, [zml, "decisions", "--tail", "--json", "--admin", admin, "--family", "H100"]);
+  t.after(() => tail.kill("SIGKILL"));
+  let [lines, said] = ["", ""];
+  tail.stdout.setEncoding("utf8").on("data", (text: string) => {
+    lines += text;
+  });
+  tail.stderr.setEncoding("utf8").on("data", (text: string) => {
+    said += text;
+  });
+  const body = JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }] });
+  // the tail begins when it has asked for the first time
+  await until("the tail tells of a request", async () => {
+    const response = await fetch(`http://${data}/v1/chat/completions`, { method: "POST", body });
+    await response.text();
+    return lines.includes("\n");
+  });
+  tail.kill("SIGINT");
+  assert.deepEqual(await once(tail, "exit"), [0, null], said);
+  const [first = ""] = lines.split("\n");
+  const told = JSON.parse(first) as { choice: { node: string }; outcome: { kind: string; cost_usd: number } };
+  assert.deepEqual([told.choice.node, told.outcome.kind, said], ["a", "success", ""]);
+  assert.ok(told.outcome.cost_usd > 0);
+
+  const decided = run(["decide", "--model", "m", "--down", "a", "--admin", admin]);
+  assert.equal(decided.status, 0, decided.stderr);
+  assert.match(decided.stdout, /result {4}no node: no node is healthy[\s\S]*\nas it is {2}a \(H100\): /);
+  const unknown = run(["decide", "--model", "m", "--price", "TPU=1", "--admin", admin]);
+  assert.deepEqual([unknown.status, unknown.stdout], [1, ""]);
+  assert.match(unknown.stderr, /overrides\.prices: there is no node or family "TPU": known: H100, a/);
+  const spent = run(["money", "--by", "family", "--window", "start", "--admin", admin]);
+  assert.match(spent.stdout, /^FAMILY +USD[\s\S]*\nH100 +0\.0/, spent.stderr);
+  assert.match(
+    run(["status", "--admin", admin]).stdout,
+    /\nmoney {4}requests of the last .* the fleet costs 3\.00 an hour/,
+  );
+  assert.equal(run(["decisions", "--tail", "--watch", "--admin", admin]).status, 2);
+});
+
 test("SIGHUP reads the file again, and a refused file leaves the old one in force", async (t) => {
   const path = file(t, PORTS);
   const { child, admin, stderr } = await serve(t, path);

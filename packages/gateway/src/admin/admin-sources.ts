@@ -3,6 +3,7 @@
 import type { RoutingCall } from "@zml/engine";
 import type {
   DecisionJson,
+  DecisionTailJson,
   DiscoveryReportJson,
   FleetReportJson,
   HistoryJson,
@@ -16,6 +17,7 @@ import type { GatewayLog } from "../control/gateway-log.ts";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { ReloadResult } from "../control/reload.ts";
 import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
+import type { DecisionTailQuestion } from "../evidence/tail-decisions.ts";
 import type { WhatIf, WhatIfAnswer } from "../evidence/what-if.ts";
 import type { MoneyQuestion } from "../telemetry/money-report.ts";
 import type { AdminLimits } from "./admin-port.ts";
@@ -52,6 +54,8 @@ export interface DecisionSource {
   find(id: string): Promise<DecisionJson | null>;
   /** @throws StoreFault when the store can't be asked. */
   page(filter: DecisionFilter): Promise<DecisionPage>;
+  /** What ended since the answer before. */
+  tail(question: DecisionTailQuestion): DecisionTailJson;
   /** Copies what is kept into a new file; null: nothing is kept. Returns its size, bytes. @throws StoreFault */
   backup(path: string): Promise<number | null>;
   /** How far back decisions are remembered, as a sentence without a full stop. */

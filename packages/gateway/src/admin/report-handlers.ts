@@ -7,14 +7,17 @@ import {
   COLLECTION_NAMES,
   DECISION_ROUTES,
   DECISIONS_DEFAULT,
+  DECISIONS_MAX,
   type DecisionJson,
   FLEET_ROUTES,
   GATEWAY_ROUTES,
   MONEY_ROWS_DEFAULT,
   RESOURCES,
+  type RouteInput,
 } from "@zml/protocol/admin";
 import { z } from "zod";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
+import type { DecisionChoice } from "../evidence/recent-decisions.ts";
 import { decisionsOfBackup } from "../store/store-files.ts";
 import { AdminProblem, shown } from "./admin-problem.ts";
 import { accountOf, type Principal } from "./authorize.ts";
@@ -49,13 +52,7 @@ export function reportHandlers(): BoundRoute[] {
       const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);
       const from = decodeCursor(query.cursor, placeSchema);
       const asked = sources.decisions.page({
-        account,
-        policy: query.policy ?? null,
-        model: query.model ?? null,
-        node: query.node ?? null,
-        reason: query.reason ?? null,
-        slowerThanMs: query.slower_than_ms ?? null,
-        isRedispatched: query.redispatched ?? null,
+        ...choiceOf(query, account),
         limit: query.limit ?? DECISIONS_DEFAULT,
         from,
       });
@@ -66,6 +63,12 @@ export function reportHandlers(): BoundRoute[] {
         looked_at: lookedAt,
       };
       return { status: 200, body: page };
+    }),
+    bind(DECISION_ROUTES.tail, ({ query }, { principal, sources }) => {
+      const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);
+      const { limit = DECISIONS_MAX, mark = null } = query;
+      const tail = sources.decisions.tail({ ...choiceOf(query, account), limit, mark });
+      return { status: 200, body: { ...tail, items: tail.items.map((item) => decisionFor(item, principal)) } };
     }),
     bind(DECISION_ROUTES.get, async ({ params }, { principal, sources }) => {
       const decision = await sources.decisions.find(params.id).catch(refuseStoreFault);
@@ -116,6 +119,22 @@ export function reportHandlers(): BoundRoute[] {
       return { status: 201, body: { path: body.path, bytes, decisions_bytes: decisionsBytes } };
     }),
   ];
+}
+
+function choiceOf(
+  query: RouteInput<typeof DECISION_ROUTES.tail>["query"] | RouteInput<typeof DECISION_ROUTES.list>["query"],
+  account: string | null,
+): DecisionChoice {
+  return {
+    account,
+    policy: query.policy ?? null,
+    model: query.model ?? null,
+    node: query.node ?? null,
+    family: query.family ?? null,
+    reason: query.reason ?? null,
+    slowerThanMs: query.slower_than_ms ?? null,
+    isRedispatched: query.redispatched ?? null,
+  };
 }
 
 /** Where a node is, is the operator's. */

@@ -3,7 +3,7 @@
 import { ALL_RIGHTS, ENDPOINTS, type RoutingCall } from "@zml/engine";
 import { camelize } from "@zml/protocol";
 import { DECISION_ROUTES, type DecisionJson, type RouteInput } from "@zml/protocol/admin";
-import { AS_IT_IS, type WhatIf, type WhatIfAnswer } from "../evidence/what-if.ts";
+import type { WhatIf, WhatIfAnswer } from "../evidence/what-if.ts";
 import { AdminProblem, shown } from "./admin-problem.ts";
 import { accountOf } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
@@ -17,9 +17,8 @@ export function whatIfHandler(): BoundRoute {
   return bind(DECISION_ROUTES.whatIf, ({ body }, { principal, sources }) => {
     const account = accountOf(principal, body.account);
     const call = callOf(body, account);
-    const decision = decided(sources.whatIf(call, changesOf(body, account)));
-    const asItIs = decided(sources.whatIf(call, AS_IT_IS));
-    return { status: 200, body: { decision, as_it_is: asItIs } };
+    const { decision, asItIs } = decided(sources.whatIf(call, changesOf(body, account)));
+    return { status: 200, body: { decision: withoutUrl(decision), as_it_is: withoutUrl(asItIs) } };
   });
 }
 
@@ -35,7 +34,7 @@ function callOf({ request }: Body, account: string): RoutingCall {
     promptTokens: request.prompt_tokens ?? PROMPT_TOKENS,
     maxTokens: request.max_tokens ?? Number.NaN,
     answers: request.n ?? 1,
-    promptTokensAtLeast: 0,
+    promptTokensAtLeast: request.prompt_tokens_at_least ?? 0,
     hasImages: request.images ?? false,
   };
 }
@@ -51,11 +50,10 @@ function changesOf({ overrides = {} }: Body, account: string): WhatIf {
 }
 
 /** @throws AdminProblem for what a caller of the data port would be refused for, and for names that nothing has. */
-function decided(answer: WhatIfAnswer): DecisionJson {
+function decided(answer: WhatIfAnswer): Extract<WhatIfAnswer, { kind: "decided" }> {
   switch (answer.kind) {
     case "decided":
-      // where a node is, is the operator's
-      return { ...answer.decision, choice: { ...answer.decision.choice, url: null } };
+      return answer;
     case "refused": {
       const { code, name, known } = answer.refusal;
       const path = PATHS[code] ?? "request.model";
@@ -67,6 +65,11 @@ function decided(answer: WhatIfAnswer): DecisionJson {
       throw invalid(path, `there is no ${answer.what} ${shown(answer.name)}`, answer.known);
     }
   }
+}
+
+/** Where a node is, is the operator's. */
+function withoutUrl(decision: DecisionJson): DecisionJson {
+  return { ...decision, choice: { ...decision.choice, url: null } };
 }
 
 const PATHS: Readonly<Record<string, string>> = {

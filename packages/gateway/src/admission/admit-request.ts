@@ -18,18 +18,10 @@ import type { CallerRights } from "./authenticate.ts";
 import type { BodyRefusal } from "./body-scanner.ts";
 import { limitLines, limitRefusal, refusalLines } from "./limit-answer.ts";
 import { promptMarksOf } from "./prompt-marks.ts";
+import { promptTokensAtLeast, promptTokensOf } from "./prompt-size.ts";
 import { type BodyKept, type BodyRefused, drainBody, readBody } from "./read-body.ts";
 import { refusalOf } from "./refuse-caller.ts";
 import { RequestMeter } from "./request-meter.ts";
-
-/** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body but base64. */
-const BYTES_PER_TOKEN = 4;
-
-/** Bytes of text that no token exceeds: the longest ones of the vocabularies in use are runs of 128 spaces (Llama 3). */
-const TOKEN_BYTES_MAX = 128;
-
-/** Tokens of an image: vision models make 256 to 2,000 of one, by its size. */
-const IMAGE_TOKENS = 1000;
 
 /** A request that may be routed, with its body; the body is released by whoever got it. */
 export interface AdmittedRequest {
@@ -80,10 +72,10 @@ export async function admitRequest(
     accelerator: acceleratorHeader ?? scan.accelerator,
     endpoint: exchange.route.endpoint,
     isStream: scan.stream,
-    promptTokens: Math.ceil((body.bytes - scan.opaqueBytes) / BYTES_PER_TOKEN) + scan.images * IMAGE_TOKENS,
+    promptTokens: promptTokensOf(scan, body.bytes),
     maxTokens: scan.maxTokens,
     answers: scan.n,
-    promptTokensAtLeast: Math.floor(scan.textBytes / TOKEN_BYTES_MAX),
+    promptTokensAtLeast: promptTokensAtLeast(scan),
     hasImages: scan.images > 0,
     marks: plane.decider.prefixes === null ? null : promptMarksOf(body.chunks, scan.promptParts),
   };

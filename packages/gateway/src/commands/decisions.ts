@@ -10,6 +10,7 @@ import { showPage, type Watch } from "./watch-page.ts";
 
 export interface DecisionsOptions extends ObjectsOptions {
   readonly limit: number;
+  readonly family?: string;
   readonly model?: string;
   readonly node?: string;
   readonly policy?: string;
@@ -23,17 +24,8 @@ export interface DecisionsOptions extends ObjectsOptions {
 
 /** @returns the exit code. */
 export async function decisions(terminal: Terminal, options: DecisionsOptions, watch: Watch | null): Promise<number> {
-  const { limit, account, model, node, policy, reason, slowerThanMs } = options;
-  const query = {
-    limit,
-    ...(account !== undefined && { account }),
-    ...(model !== undefined && { model }),
-    ...(node !== undefined && { node }),
-    ...(policy !== undefined && { policy }),
-    ...(reason !== undefined && { reason }),
-    ...(slowerThanMs !== undefined && { slower_than_ms: slowerThanMs }),
-    ...(options.redispatched && { redispatched: true }),
-  };
+  const { limit } = options;
+  const query = { limit, ...filterOf(options) };
   return showPage<readonly DecisionJson[]>(
     terminal,
     {
@@ -62,6 +54,21 @@ export async function decisions(terminal: Terminal, options: DecisionsOptions, w
     },
     watch,
   );
+}
+
+/** The filters as the routes take them; what is undefined is left out. */
+export function filterOf({
+  account,
+  model,
+  node,
+  family,
+  policy,
+  reason,
+  slowerThanMs,
+  redispatched,
+}: DecisionsOptions) {
+  const slower = { slower_than_ms: slowerThanMs };
+  return { account, model, node, family, policy, reason, ...slower, redispatched: redispatched || undefined };
 }
 
 /** Enough for each record of a ring of the default size. */
@@ -95,6 +102,6 @@ const COLUMNS: readonly Column<DecisionJson>[] = [
   { title: "TOOK", rank: 2, isRight: true, cell: ({ outcome }) => tookText(outcome.duration_ms) },
 ];
 
-function tookText(ms: number | null): string {
+export function tookText(ms: number | null): string {
   return ms === null || ms >= 1000 ? ageText(ms) : `${Math.round(ms)}ms`;
 }

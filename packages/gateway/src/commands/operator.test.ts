@@ -32,6 +32,13 @@ function clock(): Watch & { waits: number[] } {
   };
 }
 
+const SPENT = {
+  seconds: 3600,
+  fleet_usd_per_hour: 12,
+  total: { usd: 1.5, usd_per_hour: 1.5, savings_usd: 0.25, savings_usd_per_hour: 0.25 },
+  rows: [],
+};
+
 function draining(admin: string, more: Partial<DrainOptions> = {}): DrainOptions {
   return { admin, id: "a", json: false, wait: true, timeout: "2s", ...more };
 }
@@ -125,9 +132,10 @@ const STATUS = {
 };
 
 test("status says which thread is behind, why the store takes no changes and why the file was refused", async (t) => {
-  const admin = await cannedAdmin(t, (question) =>
-    question === "GET /admin/v1/status" ? { body: STATUS } : { body: report([node("a")]) },
-  );
+  const admin = await cannedAdmin(t, (question) => {
+    if (question === "GET /admin/v1/money") return { body: SPENT };
+    return question === "GET /admin/v1/status" ? { body: STATUS } : { body: report([node("a")]) };
+  });
   const terminal = keptTerminal();
   assert.equal(await status(terminal, { admin: admin.url, json: false }, null), EXIT.ok);
   assert.equal(
@@ -139,6 +147,7 @@ threads  2 of 3 serve, 1 crash
 store    degraded: the disk is full
 nodes    1 of 1 healthy, 0 requests running, 0 parked
 decided  1200 decisions kept since 2026-01-01T00:00:00Z, 7 dropped; the file is locked
+money    requests of the last 60m cost 1.50 USD an hour, 0.250 less than on preferred families; the fleet costs 12.00 an hour, used or idle
 objects  3 nodes (2 file, 1 api)
 reloads  2 applied, 1 refused; the last, at 2026-01-01T00:00:00Z, was refused
          zml.yaml:3:1 x

@@ -1,12 +1,15 @@
 /** Commands of whoever runs the gateway. */
 
+import { ENDPOINTS } from "@zml/engine/reasons";
 import { type Command, Option } from "commander";
 import type { AdminOptions } from "./ask-admin.ts";
 import type { AuditOptions } from "./audit.ts";
+import type { DecideOptions } from "./decide.ts";
 import type { DecisionsOptions } from "./decisions.ts";
 import type { CooldownOptions, DrainOptions, NodeOptions } from "./drain.ts";
 import { explain } from "./explain.ts";
 import type { ExportOptions } from "./gateway-commands.ts";
+import type { MoneyOptions } from "./money.ts";
 import { KIND_WORDS, type ObjectKind } from "./object-kinds.ts";
 import type { ProgramHost } from "./program-host.ts";
 import {
@@ -17,6 +20,8 @@ import {
   jsonOption,
   keyEnvOption,
   kindArgument,
+  listOf,
+  repeated,
   watchOption,
   wideOption,
 } from "./program-options.ts";
@@ -42,6 +47,22 @@ function addWhole(program: Command, host: ProgramHost): void {
       .action(async ({ watch, ...options }: StatusOptions & { watch: boolean }) => {
         const { status } = await import("./status.ts");
         host.end(await status(terminal, options, watch ? host.watch() : null));
+      }),
+  );
+  connection(
+    program
+      .command("money")
+      .description("show what requests cost, per hour and per million tokens, and what other families would have cost")
+      .addOption(new Option("--by <group>", "what sums are told apart by").choices(GROUPS).default("account"))
+      .addOption(new Option("--window <time>", "how far back").choices(WINDOWS).default("hour"))
+      .addOption(new Option("--account <name>", "only requests of this account; default: all that the key may see"))
+      .addOption(new Option("--limit <count>", "rows, the dearest").argParser(countOf(1, 1_000)).default(50))
+      .addOption(jsonOption())
+      .addOption(wideOption())
+      .addOption(watchOption())
+      .action(async ({ watch, ...options }: MoneyOptions & { watch: boolean }) => {
+        const { money } = await import("./money.ts");
+        host.end(await money(terminal, options, watch ? host.watch() : null));
       }),
   );
   connection(
@@ -141,6 +162,37 @@ function addEvidence(program: Command, host: ProgramHost): void {
         host.end(await explain(terminal, { id, ...options }));
       }),
   );
+  connection(
+    program
+      .command("decide")
+      .description(
+        "say what would be decided for a request now, and under other prices, nodes or policies; nothing is sent",
+      )
+      .option("-b, --body <file>", "a request's body, as callers send it; - for standard input. Its text stays here")
+      .option("--model <name>", "the model, in place of the body's")
+      .option("--policy <name>", "the policy, as in x-zml-policy")
+      .option("--accelerator <family>", "the hint, as in x-zml-accelerator")
+      .addOption(new Option("--endpoint <name>", "where it is sent to").choices(ENDPOINTS).default("chat_completions"))
+      .option("--stream", "the answer is streamed", false)
+      .addOption(new Option("--prompt-tokens <count>", "size of the prompt").argParser(countOf(0, TOKENS_MAX)))
+      .addOption(new Option("--max-tokens <count>", "the caller's limit").argParser(countOf(1, TOKENS_MAX)))
+      .addOption(new Option("-n, --answers <count>", "answers asked for").argParser(countOf(1, 1_024)))
+      .option("--images", "the prompt holds images", false)
+      .addOption(
+        new Option("--price <name=usd>", "a node or family at this price per GPU-hour").argParser(repeated).default([]),
+      )
+      .addOption(new Option("--down <ids>", "nodes that take nothing").argParser(listOf).default([]))
+      .option(
+        "--policy-draft <file>",
+        "a policy that decides in place of the one that would be found; - for standard input",
+      )
+      .addOption(accountOption())
+      .addOption(jsonOption())
+      .action(async (options: DecideOptions) => {
+        const { decide } = await import("./decide.ts");
+        host.end(await decide(terminal, options));
+      }),
+  );
   const slower = new Option("--slower-than-ms <ms>", "only attempts that took longer");
   connection(
     program
@@ -148,6 +200,7 @@ function addEvidence(program: Command, host: ProgramHost): void {
       .description("show the last decisions, newest first")
       .option("--model <name>", "only requests for this model")
       .option("--node <id>", "only those that this node was chosen for")
+      .option("--family <name>", "only those that a node of this family was chosen for")
       .option("--policy <name>", "only requests under this policy")
       .option("--reason <word>", "only those that were decided for this reason, as in x-zml-routing")
       .addOption(slower.argParser(countOf(0, 86_400_000)))
@@ -157,7 +210,17 @@ function addEvidence(program: Command, host: ProgramHost): void {
       .addOption(jsonOption())
       .addOption(wideOption())
       .addOption(watchOption())
-      .action(async ({ watch, ...options }: DecisionsOptions & { watch: boolean }) => {
+      .addOption(
+        new Option("--tail", "print each one as it ends, until Ctrl-C; with --json one object a line")
+          .conflicts(["watch", "limit", "wide"])
+          .default(false),
+      )
+      .action(async ({ watch, tail, ...options }: DecisionsOptions & { watch: boolean; tail: boolean }) => {
+        if (tail) {
+          const { tailDecisions } = await import("./decisions-tail.ts");
+          host.end(await tailDecisions(terminal, options, host.watch()));
+          return;
+        }
         const { decisions } = await import("./decisions.ts");
         host.end(await decisions(terminal, options, watch ? host.watch() : null));
       }),
@@ -181,5 +244,10 @@ function addEvidence(program: Command, host: ProgramHost): void {
       }),
   );
 }
+
+const TOKENS_MAX = 1_000_000_000;
+
+const GROUPS = ["account", "model", "family", "policy"] as const satisfies readonly MoneyOptions["by"][];
+const WINDOWS = ["minute", "hour", "day", "start"] as const satisfies readonly MoneyOptions["window"][];
 
 type AuditLine = Omit<AuditOptions, "kind" | "name"> & { readonly watch: boolean };

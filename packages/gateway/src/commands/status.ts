@@ -1,8 +1,10 @@
 /** `zml status`: whether the gateway is well, on one page. */
 
+import type { MoneyJson } from "@zml/protocol/admin";
 import type { FleetReportJson } from "../control/fleet-report.ts";
 import { type AdminOptions, askAdmin, askFleet } from "./ask-admin.ts";
-import { ageText, counted } from "./nodes-words.ts";
+import { EXIT } from "./exit-codes.ts";
+import { ageText, counted, usdText } from "./nodes-words.ts";
 import { type Colour, oneLine, painted } from "./table-text.ts";
 import { hasColour, type Terminal } from "./terminal.ts";
 import { showPage, type Watch } from "./watch-page.ts";
@@ -42,6 +44,8 @@ interface StatusJson {
 interface Page {
   readonly status: StatusJson;
   readonly totals: FleetReportJson["totals"];
+  /** Null: a gateway that has no such route yet. */
+  readonly money: MoneyJson | null;
 }
 
 /** @returns the exit code. */
@@ -55,18 +59,30 @@ export function status(terminal: Terminal, options: StatusOptions, watch: Watch 
         if ("problem" in answer) return answer;
         const fleet = await askFleet(terminal, options, signal);
         if ("problem" in fleet) return fleet;
+        const paid = { path: "/admin/v1/money", query: { limit: 1 }, members: ["total", "rows"] };
+        const money = await askAdmin(terminal, options, signal === undefined ? paid : { ...paid, signal });
+        if ("problem" in money && money.exit !== EXIT.notFound) return money;
         // the other end is this product
-        return { report: { status: answer.value as StatusJson, totals: fleet.report.totals } };
+        const told = answer.value as StatusJson;
+        const spent = "problem" in money ? null : (money.value as MoneyJson);
+        return { report: { status: told, totals: fleet.report.totals, money: spent } };
       },
       lines: (page) => statusLines(page, hasColour(terminal)),
-      json: options.json ? ({ status: told, totals }) => ({ ...told, totals }) : null,
+      json: options.json
+        ? ({ status: told, totals, money }) => ({ ...told, totals, money: money === null ? null : moneyOf(money) })
+        : null,
       less: "a higher one shows all",
     },
     watch,
   );
 }
 
-function statusLines({ status: told, totals }: Page, isColoured: boolean): string[] {
+/** The last hour. */
+function moneyOf({ seconds, fleet_usd_per_hour, total }: MoneyJson) {
+  return { seconds, fleet_usd_per_hour, ...total };
+}
+
+function statusLines({ status: told, totals, money }: Page, isColoured: boolean): string[] {
   const { workers, store, reloads } = told;
   const isBehind = told.acknowledged_version < told.version;
   const rows: [string, string, Colour | null][] = [
@@ -99,6 +115,7 @@ function statusLines({ status: told, totals }: Page, isColoured: boolean): strin
       totals.nodes > 0 && totals.healthy_nodes === 0 ? "red" : null,
     ],
     ["decided", decisionsText(told.decisions), told.decisions.state === "degraded" ? "red" : null],
+    ["money", money === null ? "not told: the gateway is older than this zml" : moneyText(money), null],
     ["objects", objectsText(told.objects), null],
     ["reloads", reloadsText(reloads), reloads.last?.kind === "refused" ? "red" : null],
   ];
@@ -107,6 +124,15 @@ function statusLines({ status: told, totals }: Page, isColoured: boolean): strin
     ...rows.map(([name, text, colour]) => `${name.padEnd(9)}${painted(oneLine(text), isColoured, colour)}`),
     ...problems.map((problem) => `         ${painted(oneLine(problem), isColoured, "red")}`),
   ];
+}
+
+function moneyText({ total, fleet_usd_per_hour: fleet, seconds }: MoneyJson): string {
+  const bill = fleet === null ? "" : `; the fleet costs ${usdText(fleet)} an hour, used or idle`;
+  if (total.usd === 0) return `requests of the last ${ageText(seconds * 1000)} cost nothing that is known${bill}`;
+  const { savings_usd: savings, savings_usd_per_hour: rate } = total;
+  const saved =
+    savings === 0 ? "" : `, ${usdText(Math.abs(rate))} ${savings > 0 ? "less" : "more"} than on preferred families`;
+  return `requests of the last ${ageText(seconds * 1000)} cost ${usdText(total.usd_per_hour)} USD an hour${saved}${bill}`;
 }
 
 function objectsText(objects: StatusJson["objects"]): string {

@@ -3,10 +3,14 @@
 import { type Exclusion, unreachable } from "@zml/engine";
 import type { DecisionJson, FamilyJson, OutcomeJson } from "@zml/protocol/admin";
 
-/** Tells the story of a decision, a few lines, without a line break at its end. */
-export function explainText(decision: DecisionJson): string {
+/**
+ * Tells the story of a decision, a few lines, without a line break at its end.
+ *
+ * @param options `isHypothetical`: it was asked for, and is nobody's request.
+ */
+export function explainText(decision: DecisionJson, { isHypothetical = false } = {}): string {
   return [
-    ...introduction(decision),
+    ...introduction(decision, isHypothetical),
     ...decision.families.map((family) => familyLine(family, decision)),
     ...asides(decision),
     ...verdict(decision),
@@ -15,16 +19,26 @@ export function explainText(decision: DecisionJson): string {
       const end = before.node === null ? "" : `: ${outcomeText(before.outcome)}`;
       return `before    ${index + 1}. ${where}${end}`;
     }),
-    ...(decision.choice.node === null ? [] : [`outcome   ${outcomeText(decision.outcome)}`]),
+    ...(decision.choice.node === null || isHypothetical ? [] : [`outcome   ${outcomeText(decision.outcome)}`]),
   ].join("\n");
 }
 
-function introduction(record: DecisionJson): string[] {
+/** Where it went and why, in one line. */
+export function verdictText(decision: DecisionJson): string {
+  const { choice } = decision;
+  if (choice.node === null) return `no node: ${whyText(decision)}`;
+  const cost = choice.cost_usd === null ? "" : `, ${usd(choice.cost_usd)}`;
+  return `${choice.node} (${choice.family}): ${whyText(decision)}; estimate ${duration(choice.estimate_ms)}${cost}`;
+}
+
+function introduction(record: DecisionJson, isHypothetical: boolean): string[] {
   const { decision, decided_at, version, worker, request, policy, hint, families } = record;
   const kind = request.stream ? "a stream" : "a plain answer";
   const target = policy.latency_target_ms === null ? "no target" : `target ${duration(policy.latency_target_ms)}`;
   const lines = [
-    `decision  ${decision} at ${decided_at} (worker ${worker}, configuration ${version})`,
+    isHypothetical
+      ? `what if   decided at ${decided_at} on configuration ${version}; nothing was booked or sent`
+      : `decision  ${decision} at ${decided_at} (worker ${worker}, configuration ${version})`,
     `request   ${request.model ?? "?"} of account ${request.account ?? "?"}, ${request.endpoint}, ${kind}` +
       `, about ${count(request.prompt_tokens, "prompt token")}${request.images ? " and images" : ""}` +
       (request.max_tokens === null ? "" : `, at most ${count(request.max_tokens, "output token")}`),

@@ -11,16 +11,21 @@ import type { EvidenceNames } from "./render-decision.ts";
 export type DecisionPlace = readonly number[] | KeptPlace;
 
 /** Which decisions. Null: all. */
-export interface DecisionFilter {
+export interface DecisionChoice {
   readonly account: string | null;
   readonly policy: string | null;
   readonly model: string | null;
   /** Id of the node that was chosen. */
   readonly node: string | null;
+  /** Of the node that was chosen. */
+  readonly family: string | null;
   readonly reason: Reason | null;
   /** Attempts that have ended and took longer. */
   readonly slowerThanMs: number | null;
   readonly isRedispatched: boolean | null;
+}
+
+export interface DecisionFilter extends DecisionChoice {
   /** Decisions of the page. */
   readonly limit: number;
   /** Where the page before ended; null: it is the first. */
@@ -107,13 +112,14 @@ class RingReader {
 }
 
 /** Whether a record is one that was asked for. */
-export function passes(record: EvidenceRecord, filter: Omit<DecisionFilter, "from">, names: EvidenceNames): boolean {
-  const { account, policy, model, node, reason, slowerThanMs, isRedispatched } = filter;
+export function passes(record: EvidenceRecord, filter: DecisionChoice, names: EvidenceNames): boolean {
+  const { account, policy, model, node, family, reason, slowerThanMs, isRedispatched } = filter;
   if (reason !== null && record.reason !== reason) return false;
   if (isRedispatched !== null && record.attempt > 1 !== isRedispatched) return false;
   // NaN, of an attempt that runs, is not more than anything
   if (slowerThanMs !== null && !(record.durationMs > slowerThanMs)) return false;
   if (node !== null && names.node(record.identity)?.id !== node) return false;
+  if (family !== null && (record.identity < 0 || names.family(record.family) !== family)) return false;
   if (policy !== null && names.policy(record.policy) !== policy) return false;
   if (account === null && model === null) return true;
   const asked = names.model(record.model);

@@ -1,13 +1,14 @@
 /** Decisions wherever they are remembered: first in the rings, then in what is kept. */
 
 import { existsSync, statSync } from "node:fs";
-import type { DecisionJson } from "@zml/protocol/admin";
+import type { DecisionJson, DecisionTailJson } from "@zml/protocol/admin";
 import type { DecisionSource } from "../admin/admin-sources.ts";
 import type { DecisionIds } from "../decision-id.ts";
 import { StoreFault } from "../store/store-fault.ts";
 import { type EvidenceSources, findDecision } from "./find-decision.ts";
 import type { KeptDecisions } from "./kept/kept-decisions.ts";
 import { type DecisionFilter, type DecisionPage, recentDecisions } from "./recent-decisions.ts";
+import { type DecisionTailQuestion, tailDecisions } from "./tail-decisions.ts";
 
 export class DecisionSearch implements DecisionSource {
   readonly #sources: Pick<EvidenceSources, "rings" | "names"> & { readonly ids: DecisionIds };
@@ -49,6 +50,11 @@ export class DecisionSearch implements DecisionSource {
       next: older.next,
       lookedAt: (recent?.lookedAt ?? 0) + older.lookedAt,
     };
+  }
+
+  /** In the rings only. */
+  tail(question: DecisionTailQuestion): DecisionTailJson {
+    return tailDecisions(question, this.#sources);
   }
 
   async backup(path: string): Promise<number | null> {

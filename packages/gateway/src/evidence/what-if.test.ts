@@ -170,3 +170,29 @@ test("nobody left is an answer too, with the reason of each family", () => {
   assert.equal(decision.choice.node, null);
   assert.equal(decision.choice.reason, "no_node_available");
 });
+
+test("what is decided first, as it is, leaves nothing that the decision under changes could see", () => {
+  const { table, decided, fleet } = fixture();
+  const rows = [...fleet.nodes].map(({ row }) => row);
+  const [first] = rows;
+  // a node with one place left, and the other with a trial to give
+  table.maxInFlight[first ?? 0] = 1;
+  for (const row of rows.slice(1)) table.cooldownUntil[row] = 1;
+  for (const price of [0.1, 1, 20]) {
+    const changes = { prices: new Map([["H100", price]]) };
+    const { choice } = decided(changes);
+    for (const row of rows.slice(0, 2)) table.priceUsdPerHour[row] = row === first ? price : 2;
+    const real = decided();
+    assert.deepEqual(
+      [choice.node, choice.depth, choice.is_trial],
+      [real.choice.node, real.choice.depth, real.choice.is_trial],
+    );
+    for (const row of rows.slice(0, 2)) table.priceUsdPerHour[row] = row === first ? 4 : 2;
+  }
+});
+
+test("without changes both are one decision", () => {
+  const answer = fixture().ask();
+  assert.ok(answer.kind === "decided");
+  assert.equal(answer.decision, answer.asItIs);
+});

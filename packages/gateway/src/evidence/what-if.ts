@@ -18,6 +18,8 @@ import {
   type Refusal,
   type RoutingCall,
   readRecord,
+  releaseBooking,
+  returnTrials,
   simpleEstimator,
   writeDecision,
 } from "@zml/engine";
@@ -56,7 +58,8 @@ export interface WhatIfSources {
 }
 
 export type WhatIfAnswer =
-  | { readonly kind: "decided"; readonly decision: DecisionJson }
+  /** Under the changes, and without them. */
+  | { readonly kind: "decided"; readonly decision: DecisionJson; readonly asItIs: DecisionJson }
   /** As a caller of the data port would be refused. */
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** Names in the overrides that nothing has. */
@@ -76,26 +79,52 @@ const NO_ID = "what-if";
 /** Stands for a draft: no policy of this process has this index. */
 const DRAFT_INDEX = POLICIES_MAX;
 
-/** Decides a call as a worker would at this moment. O(cells of the table). */
+/** Decides a call as a worker would at this moment, as it is and under changes. O(cells of the table). */
 export function whatIf(sources: WhatIfSources, call: RoutingCall, changes: WhatIf): WhatIfAnswer {
-  const { names, nowMs, version } = sources;
   const rows = rowsOf(sources.directory, call.account);
   const nodes = [...sources.nodes].filter(({ row }) => rows.has(row));
-  const table = copyOf(sources.table);
-  const unknown = applyChanges(table, nodes, changes) ?? unknownFamily(changes.policy, sources.directory.families);
+  const unknown = unknownName(nodes, changes) ?? unknownFamily(changes.policy, sources.directory.families);
   if (unknown !== null) return unknown;
-  const directory = directoryOf(sources, changes.policy);
-  const admission = admit(directory, { ...call, policy: changes.policy?.name ?? call.policy }, nowMs);
+  const table = copyOf(sources.table);
+  const asItIs = decideOn(table, sources, call, null);
+  if (asItIs.kind === "refused") return asItIs;
+  if (isAsItIs(changes)) return { kind: "decided", decision: asItIs.decision, asItIs: asItIs.decision };
+  change(table, nodes, changes);
+  const changed = decideOn(table, sources, call, changes.policy);
+  return changed.kind === "refused" ? changed : { ...changed, asItIs: asItIs.decision };
+}
+
+function isAsItIs({ prices, down, policy }: WhatIf): boolean {
+  return prices.size === 0 && down.size === 0 && policy === null;
+}
+
+/** Decides on a table of its own, and leaves nothing there that a decision reads. */
+function decideOn(
+  table: FleetTable,
+  sources: WhatIfSources,
+  call: RoutingCall,
+  draft: PolicyConfig | null,
+):
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  | { readonly kind: "decided"; readonly decision: DecisionJson } {
+  const { names, nowMs, version } = sources;
+  const directory = directoryOf(sources, draft);
+  const admission = admit(directory, { ...call, policy: draft?.name ?? call.policy }, nowMs);
   if (admission.kind === "refused") return { kind: "refused", refusal: admission };
   const { request } = admission;
   const decision = createDecision();
   const decider = { table, worker: 0, directory, estimator: simpleEstimator, prefixes: null };
-  if (decide(decider, request, nowMs, sources.draw, decision) !== null) request.dispatches += 1;
+  const booking = decide(decider, request, nowMs, sources.draw, decision);
+  if (booking !== null) request.dispatches += 1;
   const ring = createEvidenceRing(1);
   const record = readRecord(ring, writeDecision(ring, table, request, decision, { nowMs, previous: -1 }));
   if (record === null) throw new Error("a record that was just written is there");
+  if (booking !== null) {
+    releaseBooking(table, 0, booking, nowMs);
+    const { row, placement, trial } = decision;
+    returnTrials(table, { row, placement, endpoint: request.endpoint }, trial);
+  }
   const known = namesOf(names);
-  const draft = changes.policy;
   const told = renderDecision(
     { ...record, directoryVersion: version },
     draft === null
@@ -122,7 +151,7 @@ function copyOf({ buffer }: FleetTable): FleetTable {
   return attachFleetTable(copy);
 }
 
-function applyChanges(table: FleetTable, nodes: readonly FleetNode[], { prices, down }: WhatIf): WhatIfAnswer | null {
+function unknownName(nodes: readonly FleetNode[], { prices, down }: WhatIf): WhatIfAnswer | null {
   const ids = new Set(nodes.map(({ config }) => config.id));
   const families = new Set(nodes.map(({ config }) => config.family));
   for (const name of down) {
@@ -132,12 +161,15 @@ function applyChanges(table: FleetTable, nodes: readonly FleetNode[], { prices, 
     if (ids.has(name) || families.has(name)) continue;
     return { kind: "unknown", what: "node or family", name, known: [...families, ...ids].sort() };
   }
+  return null;
+}
+
+function change(table: FleetTable, nodes: readonly FleetNode[], { prices, down }: WhatIf): void {
   for (const { row, config } of nodes) {
     const usdPerGpuHour = prices.get(config.id) ?? prices.get(config.family);
     if (usdPerGpuHour !== undefined) table.priceUsdPerHour[row] = usdPerGpuHour * config.gpus;
     if (down.has(config.id)) table.isUnhealthy[row] = 1;
   }
-  return null;
 }
 
 function unknownFamily(draft: PolicyConfig | null, families: readonly string[]): WhatIfAnswer | null {

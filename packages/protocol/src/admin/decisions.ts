@@ -137,6 +137,19 @@ export const decisionPageSchema = z
   })
   .meta({ id: "DecisionPage" });
 
+export const decisionTailSchema = z
+  .object({
+    items: z.array(decisionSchema).describe("In the order in which they ended."),
+    mark: z.string().describe("For the next question."),
+    is_more: z.boolean().describe("There is more already: ask again at once."),
+    missed: z
+      .int()
+      .describe("Decisions since the answer before that are in no answer, as too many came: filtered ones among them."),
+    is_restarted: z.boolean().describe("The mark was another process's: what came before this answer is not known."),
+  })
+  .meta({ id: "DecisionTail" });
+
+export type DecisionTailJson = Json<z.output<typeof decisionTailSchema>>;
 export type DecisionJson = Json<z.output<typeof decisionSchema>>;
 export type FamilyJson = DecisionJson["families"][number];
 export type EarlierJson = DecisionJson["earlier"][number];

@@ -18,7 +18,7 @@ import {
   statusSchema,
   whoamiSchema,
 } from "./changes.ts";
-import { decisionPageSchema, decisionSchema } from "./decisions.ts";
+import { decisionPageSchema, decisionSchema, decisionTailSchema } from "./decisions.ts";
 import {
   accountQuery,
   cursor,
@@ -182,10 +182,11 @@ export const NODE_ROUTES = {
 export const DECISIONS_MAX = 500;
 export const DECISIONS_DEFAULT = 50;
 
-const decisionsQuery = z.strictObject({
+const decisionFilter = {
   account: accountQuery("Only requests of this account. Default: all that the key may see."),
   policy: objectName("a policy").optional().describe("Only requests under this policy."),
   node: objectName("a node id").optional().describe("Only those that this node was chosen for."),
+  family: objectName("a family").optional().describe("Only those that a node of this family was chosen for."),
   model: z.string().min(1).max(256).optional().describe("Only requests for this model."),
   reason: z
     .enum([...CHOICE_REASONS, ...NO_NODE_REASONS])
@@ -195,8 +196,22 @@ const decisionsQuery = z.strictObject({
     .optional()
     .describe("Only attempts that have ended and took longer."),
   redispatched: queryFlag().optional().describe("Only those that are, or are not, a second or later attempt."),
+};
+
+const decisionsQuery = z.strictObject({
+  ...decisionFilter,
   limit: queryInteger({ min: 1, max: DECISIONS_MAX }).optional().describe(`Default: ${DECISIONS_DEFAULT}.`),
   cursor: cursor().optional(),
+});
+
+const decisionTailQuery = z.strictObject({
+  ...decisionFilter,
+  limit: queryInteger({ min: 1, max: DECISIONS_MAX }).optional().describe(`Default: ${DECISIONS_MAX}.`),
+  mark: z
+    .string()
+    .regex(/^[a-z0-9._-]{1,8192}$/, { error: "expected the mark of the answer before" })
+    .optional()
+    .describe("`mark` of the answer before. It is opaque. Without one the tail begins now, with nothing."),
 });
 
 export const DECISION_ROUTES = {
@@ -212,6 +227,19 @@ export const DECISION_ROUTES = {
     query: decisionsQuery,
     answers: { 200: { description: "A page.", schema: decisionPageSchema } },
     problems: ["other_account", "store_unavailable"],
+  }),
+  tail: route({
+    id: "tail_decisions",
+    method: "GET",
+    path: "/admin/v1/decisions/tail",
+    tag: "decisions",
+    summary: "Follow decisions",
+    description:
+      "What ended since the answer before, in the order of its ends. Ask again with its `mark`, about once a second. It is bounded: what a ring no longer has is counted as missed.",
+    access: "read",
+    query: decisionTailQuery,
+    answers: { 200: { description: "What is new.", schema: decisionTailSchema } },
+    problems: ["other_account"],
   }),
   get: route({
     id: "get_decision",

@@ -17,6 +17,9 @@ const requestSchema = z.strictObject({
   endpoint: oneOf(ENDPOINTS).optional().describe("Default: `chat_completions`."),
   stream: flag().optional().describe("Default: false."),
   prompt_tokens: tokens(0).optional().describe("Default: 500."),
+  prompt_tokens_at_least: tokens(0)
+    .optional()
+    .describe("What the prompt has for certain: a node with a smaller context is out. Default: 0."),
   max_tokens: tokens(1).optional().describe("The caller's limit. Default: none is stated."),
   n: count({ min: 1, max: 1024 }).optional().describe("Answers asked for. Default: 1."),
   images: flag().optional().describe("The prompt holds images. Default: false."),

@@ -166,6 +166,7 @@ function cannedSources(
     decisions: {
       find: async () => null,
       page: async () => ({ items: [], next: null, lookedAt: 0 }),
+      tail: () => ({ items: [], mark: "0", is_more: false, missed: 0, is_restarted: false }),
       remembered: () => "none is remembered",
       backup: async () => null,
     },

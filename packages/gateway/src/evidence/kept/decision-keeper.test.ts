@@ -20,6 +20,7 @@ const ALL = {
   model: null,
   node: null,
   reason: null,
+  family: null,
   slowerThanMs: null,
   isRedispatched: null,
   limit: 50,

@@ -23,7 +23,7 @@ const ALL: DecisionTailQuestion = {
 };
 const ENDED: Omit<EvidenceOutcome, "durationMs"> = {
   ...{ outcome: "success", status: 200, fault: null, firstByteMs: 1, firstTokenMs: 2 },
-  ...{ promptTokens: 1, outputTokens: 1, costUsd: 0 },
+  ...{ promptTokens: 1, outputTokens: 1, cachedTokens: 0, costUsd: 0 },
 };
 
 function fixture({ records = 16, workers = 2 } = {}) {

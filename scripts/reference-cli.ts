@@ -21,6 +21,7 @@ export function cliTables(): string {
       input: async () => "",
       ask: async () => null,
     },
+    logStream: { writableLength: 0, destroyed: false, write: () => undefined },
     version: "",
     end: unused,
     endNow: unused,

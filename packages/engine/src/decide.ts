@@ -39,6 +39,8 @@ export interface Decider {
   readonly estimator: Estimator;
   /** What was sent where; null: nobody asks which node is warm. */
   readonly prefixes: PrefixTable | null;
+  /** Called where availability ends and cost begins, for whoever has a clock. */
+  readonly onCandidates?: (() => void) | null;
 }
 
 /**
@@ -78,6 +80,7 @@ export function decide(
       context.contextFloor = largestContext(table, request, context);
       if (context.contextFloor > 0) queryAvailability(table, request, context, decision);
     }
+    decider.onCandidates?.();
     const warm = warmNodes(decider, request, nowTick);
     if (!choose(table, request, { estimator, draw, startShareOf, warm }, decision)) {
       judgeNoNode(table, request, { nowTick, parked: parkedFor(table, request.model) }, decision);

@@ -7,6 +7,8 @@ import type { Readable } from "node:stream";
 export interface CallerLink {
   /** Bytes that the caller has not taken yet. */
   readonly writableLength: number;
+  /** The caller's; absent once the connection is gone. */
+  readonly remoteAddress?: string | undefined;
   /** Ends the link when nothing of the answer is taken for so long, ms; 0: no limit. */
   setTimeout(ms: number): unknown;
 }

@@ -30,6 +30,7 @@ import { type DecisionIds, encodeDecisionId } from "./decision-id.ts";
 import { DenseSet } from "./dense-set.ts";
 import { type RunningAttempt, Upstream } from "./dispatch/upstream.ts";
 import type { OutcomeSamples } from "./failover/outcome-samples.ts";
+import type { RequestObserver } from "./telemetry/request-observer.ts";
 import type { RequestSamples } from "./telemetry/request-samples.ts";
 import type { FromWorker, WorkerKeys, WorkerNode, WorkerSettings } from "./thread-messages.ts";
 
@@ -49,6 +50,10 @@ export class DataPlane {
   readonly directory: Directory = createDirectory();
   readonly deadlines = new Deadlines();
   readonly decider: Decider;
+  /** The same for requests that are traced: notes `candidatesAtMs`. */
+  readonly tracedDecider: Decider;
+  /** When the last decision of a traced request had its candidates, engine clock ms. */
+  candidatesAtMs = Number.NaN;
   /** Scratch of the running decision; valid until the next one. */
   readonly decision: Decision = createDecision();
   readonly parked: ParkedWaiters;
@@ -57,6 +62,7 @@ export class DataPlane {
   /** Open connections of callers, all workers. */
   readonly connections: ConnectionCounts;
   readonly requests: RequestSamples;
+  readonly observer: RequestObserver;
   readonly log: Log;
   settings: WorkerSettings;
   /** Record of the last decision; -1: none yet. Valid as long as `decision`. */
@@ -82,6 +88,7 @@ export class DataPlane {
     samples: OutcomeSamples;
     connections: SharedArrayBuffer;
     requests: RequestSamples;
+    observer: RequestObserver;
     log: Log;
     settings: WorkerSettings;
     seed: number;
@@ -97,9 +104,16 @@ export class DataPlane {
     this.samples = options.samples;
     this.connections = new ConnectionCounts(options.connections, worker);
     this.requests = options.requests;
+    this.observer = options.observer;
     this.log = options.log;
     this.settings = settings;
-    this.decider = { table, worker, directory: this.directory, estimator: simpleEstimator, prefixes: options.prefixes };
+    const { prefixes } = options;
+    const estimator = simpleEstimator;
+    this.decider = { table, worker, directory: this.directory, estimator, prefixes, onCandidates: null };
+    const noteTime = (): void => {
+      this.candidatesAtMs = this.clock.nowMs();
+    };
+    this.tracedDecider = { ...this.decider, onCandidates: noteTime };
     this.#budget = createRetryBudget(settings.failover.retryBudget, settings.workers);
     this.settler = this.#makeSettler();
     this.parked = new ParkedWaiters(table, worker, queueLimitsOf(settings));
@@ -123,6 +137,7 @@ export class DataPlane {
   setSettings(settings: WorkerSettings): void {
     const isBudgetChanged = settings.failover.retryBudget !== this.settings.failover.retryBudget;
     this.settings = settings;
+    this.observer.setSettings(settings.observe);
     if (isBudgetChanged) this.#budget = createRetryBudget(settings.failover.retryBudget, settings.workers);
     this.settler = this.#makeSettler();
     this.parked.setLimits(queueLimitsOf(settings));

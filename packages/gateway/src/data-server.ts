@@ -281,6 +281,7 @@ export class DataServer {
       startedAtMs: plane.clock.nowMs(),
       slowClientMs: plane.settings.timeouts.slowClientMs,
       isDraining: () => plane.isDraining,
+      observer: plane.observer,
     });
     if (request.method !== "POST") {
       exchange.routing = { reason: "refused" };

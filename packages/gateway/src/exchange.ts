@@ -3,6 +3,7 @@
  * The only place that writes to the caller.
  */
 
+import type { RouteRequest } from "@zml/engine";
 import { ERRORS, type ErrorCode, type ErrorDetails, errorBody } from "@zml/protocol/errors";
 import {
   encodeRoutingHeader,
@@ -18,8 +19,10 @@ import type { CallerRequest, CallerResponse } from "./caller.ts";
 import type { DenseMember } from "./dense-set.ts";
 import type { AnswerSink } from "./dispatch/attempt-run.ts";
 import type { InferenceRoute } from "./routes.ts";
+import type { RequestObserver } from "./telemetry/request-observer.ts";
 import { createTally, type RequestTally } from "./telemetry/request-tally.ts";
-import { drawTraceContext, requestIdOf } from "./trace-ids.ts";
+import type { RequestTrace } from "./telemetry/request-trace.ts";
+import { drawTraceContext, requestIdOf, type TraceContext } from "./trace-ids.ts";
 
 /** Why a request ends before its answer does. */
 export type Interruption = "caller_gone" | "total_timeout" | "shutting_down";
@@ -64,7 +67,19 @@ export class Exchange implements AnswerSink, DenseMember {
   readonly route: InferenceRoute;
   /** Ties the attempts of a request together. */
   readonly requestId: string;
+  /** The caller's, else one of ours; the caller hears of it. */
   readonly traceparent: string;
+  /** The caller's, where it is valid. */
+  readonly givenTraceparent: string | null;
+  /** Ids that were drawn for this request. */
+  readonly drawn: TraceContext;
+  /** What is noted of it for a trace; null: nothing. */
+  trace: RequestTrace | null;
+  /** Who calls, once that is known; `keyName` null: no key is asked. */
+  account: string | null = null;
+  keyName: string | null = null;
+  /** Null: not admitted so far. */
+  admitted: RouteRequest | null = null;
   #routing: Routing = {};
   #routingHeader: string | null = null;
   /** When its head had come, engine clock ms. */
@@ -83,7 +98,7 @@ export class Exchange implements AnswerSink, DenseMember {
     route: InferenceRoute,
     request: CallerRequest,
     response: CallerResponse,
-    options: { startedAtMs: number; slowClientMs: number; isDraining: () => boolean },
+    options: { startedAtMs: number; slowClientMs: number; isDraining: () => boolean; observer: RequestObserver },
   ) {
     this.route = route;
     this.request = request;
@@ -94,12 +109,24 @@ export class Exchange implements AnswerSink, DenseMember {
     const trace = request.headers[TRACEPARENT_HEADER];
     const drawn = drawTraceContext();
     this.requestId = requestIdOf(request, drawn.traceId);
-    this.traceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : drawn.traceparent;
+    this.drawn = drawn;
+    this.givenTraceparent = typeof trace === "string" && TRACEPARENT.test(trace) ? trace : null;
+    const { observer } = options;
+    this.trace = observer.begin(this.givenTraceparent, drawn);
+    // what we don't trace we don't ask nodes to trace
+    const isLeftOut = this.trace === null && observer.isTracing;
+    this.traceparent = this.givenTraceparent ?? (isLeftOut ? unsampled(drawn) : drawn.traceparent);
     // the response closes on every path; that it had not been written to its end is what tells a caller who left
     response.on("close", () => {
       if (!response.writableFinished) this.interrupt("caller_gone");
     });
     response.on("error", () => this.interrupt("caller_gone"));
+  }
+
+  /** The caller's `tracestate`, which means nothing without a `traceparent`. */
+  get traceState(): string {
+    const given = this.givenTraceparent === null ? undefined : this.request.headers["tracestate"];
+    return typeof given === "string" ? given : "";
   }
 
   /** What is known of the routing so far. */
@@ -268,6 +295,10 @@ export class Exchange implements AnswerSink, DenseMember {
 
 /** Answers up to this size are sent together with their head. */
 const ONE_WRITE_BYTES_MAX = 16 * 1024;
+
+function unsampled({ traceId, parentId }: TraceContext): string {
+  return `00-${traceId}-${parentId}-00`;
+}
 
 const TRACEPARENT = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 

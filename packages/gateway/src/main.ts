@@ -32,6 +32,8 @@ process.stderr.on("error", () => undefined);
 
 const program = createProgram({
   terminal,
+  // nothing of the process waits for a pipe here: Node keeps what is not taken
+  logStream: process.stderr,
   version: version(),
   end: (exitCode) => {
     process.exitCode = exitCode;
@@ -100,10 +102,15 @@ function listenToSignals(): ServeSignals {
   let reload = (): void => undefined;
   // before the gateway runs there is nothing to reload, and without a listener the signal would end the process
   process.on("SIGHUP", () => reload());
+  let switchLog = (): void => undefined;
+  process.on("SIGUSR2", () => switchLog());
   return {
     stop: stop.promise,
     onReload: (callback) => {
       reload = callback;
+    },
+    onLogSwitch: (callback) => {
+      switchLog = callback;
     },
   };
 }
@@ -136,7 +143,7 @@ function startSuccessor(connection: Socket, token: string): Promise<number> {
   child.once("spawn", () => connection.destroy());
   // a terminal sends Ctrl-C to the child as well
   const hasTerminal = [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY);
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"] as const) {
     process.on(signal, () => {
       if (signal !== "SIGINT" || !hasTerminal) child.kill(signal);
     });

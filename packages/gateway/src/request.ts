@@ -35,6 +35,7 @@ import { composeCall } from "./dispatch/node-call.ts";
 import type { Upstream } from "./dispatch/upstream.ts";
 import type { Exchange } from "./exchange.ts";
 import { endEarly, giveUp, refuseIncapable, refuseWait, saturate } from "./failover/final-answer.ts";
+import { decisionNote, noteAttempt, traceEnd } from "./telemetry/note-steps.ts";
 
 /** Serves one request of a routed endpoint. Never rejects: a failure of ours is this request's alone. */
 export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeBody: () => void): Promise<void> {
@@ -56,12 +57,14 @@ export async function serveRequest(plane: DataPlane, exchange: Exchange, beforeB
     admitted?.body.release();
     admitted?.meter.close();
     exchange.close();
-    plane.requests.add(exchange, plane.clock.nowMs() - exchange.startedAtMs);
+    const endedAtMs = plane.clock.nowMs();
+    plane.requests.add(exchange, endedAtMs - exchange.startedAtMs);
+    plane.observer.end(exchange, endedAtMs);
   }
 }
 
 /** A node that was chosen, with its place booked. */
-interface Chosen {
+export interface Chosen {
   booking: Booking;
   row: number;
   /** Whose row it is: read while the place is held, since a row goes to another node only when none is. */
@@ -116,6 +119,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, admitted: Admi
         isJudged: false,
       };
       meter.attempt(chosen.row, chosen.placement);
+      if (exchange.trace !== null) noteAttempt(plane, exchange.trace, chosen, attempt.sentAtMs);
       try {
         last = await dispatch(plane, exchange, body, request, attempt);
       } catch (error) {
@@ -130,6 +134,7 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, admitted: Admi
       meter.attemptEnded(chosen, last, outcome);
       noteOutcome(plane, admitted, chosen, last, outcome);
       countAttempt(exchange, attempt, last);
+      traceEnd(plane, exchange, { chosen, attempt, result: last, outcome, move });
       if (move.kind === "retry_connection") {
         const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());
         // the node no longer takes it: another decision
@@ -168,13 +173,16 @@ function choose(
 ): Chosen | null {
   const { decision } = plane;
   const nowMs = plane.clock.nowMs();
-  const booking = decide(plane.decider, request, nowMs, plane.draw(), decision);
-  const { tally } = exchange;
-  tally.decideMs += plane.clock.nowMs() - nowMs;
+  const { tally, trace } = exchange;
+  const decider = trace === null ? plane.decider : plane.tracedDecider;
+  const booking = decide(decider, request, nowMs, plane.draw(), decision);
+  const decidedAtMs = plane.clock.nowMs();
+  tally.decideMs += decidedAtMs - nowMs;
   if (booking === null && isLook) return null;
   if (booking !== null) request.dispatches += 1;
   const sequence = writeDecision(plane.ring, plane.table, request, decision, { nowMs, previous });
   plane.lastSequence = sequence;
+  trace?.decided(decisionNote(plane, sequence, { startMs: nowMs, endMs: decidedAtMs }));
   if (booking === null) return null;
   const upstream = plane.upstreamOf(decision.row);
   tally.family = decision.family;
@@ -248,6 +256,7 @@ async function parkUntilChosen(
   exchange.onInterrupt(null);
   wait.waitedMs += plane.clock.nowMs() - startedAtMs;
   exchange.tally.waitedMs = wait.waitedMs;
+  exchange.trace?.waited({ startMs: startedAtMs, endMs: plane.clock.nowMs() });
   if (refusal !== null && refusal !== "interrupted") {
     // the scratch decision is another request's by now; room that came in this very moment is taken
     chosen = choose(plane, exchange, request, previous);

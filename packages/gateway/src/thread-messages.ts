@@ -12,6 +12,7 @@ import type {
 } from "@zml/protocol";
 import type { DecisionIds } from "./decision-id.ts";
 import type { NodeTls } from "./http1/open-socket.ts";
+import type { RequestBatch } from "./telemetry/request-observer.ts";
 
 /** `workerData` of a worker. */
 export interface WorkerStart {
@@ -25,6 +26,8 @@ export interface WorkerStart {
   prefixTable: SharedArrayBuffer | null;
   /** Open connections of callers (`connection-counts.ts`). */
   connections: SharedArrayBuffer;
+  /** See `telemetry/export-counts.ts`. */
+  exportCounts: SharedArrayBuffer;
   /** Engine clock: milliseconds of the machine's monotonic clock at which it reads 0. */
   clockOriginMs: number;
   /** Seed of the worker's draws. */
@@ -108,6 +111,20 @@ export interface WorkerSettings {
   limits: LimitsConfig;
   timeouts: TimeoutsConfig;
   failover: FailoverConfig;
+  /** What is noted of single requests. */
+  observe: {
+    /** Null: nothing is traced. */
+    traces: {
+      ratio: number;
+      /** A caller's `traceparent` decides where there is one. */
+      isParentBased: boolean;
+      keepsFailed: boolean;
+      clientAddress: boolean;
+      queueSpans: number;
+    } | null;
+    /** Null: requests have no lines in the log. */
+    accessLog: { ratio: number; keepsFailed: boolean; clientAddress: boolean; queueLines: number } | null;
+  };
   /** Data-plane threads in all; a worker's share of process-wide allowances. */
   workers: number;
 }
@@ -208,6 +225,8 @@ export type FromWorker =
   | { kind: "samples"; samples: Float64Array }
   /** Requests that ended since the last message: `REQUEST_FIELDS` per request, and how many more there were. */
   | { kind: "requests"; requests: Float64Array; dropped: number }
+  /** Requests that ended and are told of one by one. */
+  | { kind: "observed"; batch: RequestBatch }
   | {
       kind: "log";
       level: "debug" | "info" | "warn" | "error";

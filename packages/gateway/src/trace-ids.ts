@@ -13,22 +13,32 @@ const PARENT_DIGITS = 16;
 let digits = "";
 let next = 0;
 
-/** A W3C trace context: a trace id that also serves as request id, and the whole `traceparent` field. */
+/** A W3C trace context: a trace id that also serves as request id, a span's id, and the whole `traceparent` field. */
 export interface TraceContext {
   traceId: string;
+  parentId: string;
   traceparent: string;
 }
 
 /** Draws a trace context, sampled. All-zero ids, which the standard forbids, are as likely as a hash collision. */
 export function drawTraceContext(): TraceContext {
-  if (next + TRACE_DIGITS + PARENT_DIGITS > digits.length) {
+  const traceId = draw(TRACE_DIGITS);
+  const parentId = draw(PARENT_DIGITS);
+  return { traceId, parentId, traceparent: `00-${traceId}-${parentId}-01` };
+}
+
+/** Draws the id of a span. */
+export function drawSpanId(): string {
+  return draw(PARENT_DIGITS);
+}
+
+function draw(count: number): string {
+  if (next + count > digits.length) {
     digits = randomBytes(DRAW_BYTES).toString("hex");
     next = 0;
   }
-  const traceId = digits.slice(next, next + TRACE_DIGITS);
-  const parentId = digits.slice(next + TRACE_DIGITS, next + TRACE_DIGITS + PARENT_DIGITS);
-  next += TRACE_DIGITS + PARENT_DIGITS;
-  return { traceId, traceparent: `00-${traceId}-${parentId}-01` };
+  next += count;
+  return digits.slice(next - count, next);
 }
 
 const REQUEST_ID = /^[!-~]{1,128}$/;

@@ -15,6 +15,8 @@ import { DataPlane } from "./data-plane.ts";
 import { DataServer } from "./data-server.ts";
 import { OutcomeSamples } from "./failover/outcome-samples.ts";
 import { abandonNodeSessions } from "./http2/node-session.ts";
+import { ExportCounts } from "./telemetry/export-counts.ts";
+import { RequestObserver } from "./telemetry/request-observer.ts";
 import { RequestSamples } from "./telemetry/request-samples.ts";
 import type { FromWorker, ToWorker, WorkerSettings, WorkerStart, WorkerUpdate } from "./thread-messages.ts";
 
@@ -86,6 +88,11 @@ function createPlane(settings: WorkerSettings): DataPlane {
     samples: new OutcomeSamples((samples) => send({ kind: "samples", samples })),
     connections: start.connections,
     requests: new RequestSamples((requests, dropped) => send({ kind: "requests", requests, dropped })),
+    observer: new RequestObserver({
+      counts: new ExportCounts(start.exportCounts),
+      send: (batch) => send({ kind: "observed", batch }),
+      settings: settings.observe,
+    }),
     log: (level, text, fields) => send({ kind: "log", level, message: text, fields }),
     settings,
     seed: start.seed,
@@ -108,6 +115,7 @@ function drain(graceMs: number, isTakenOver: boolean): void {
     .then((interrupted) => {
       plane?.samples.flush();
       plane?.requests.flush();
+      plane?.observer.flush();
       plane?.destroy();
       send({ kind: "drained", interrupted });
       port.close();

@@ -5,8 +5,11 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { createFleetTable } from "@zml/engine";
 import { EMPTY_DIRECTORY } from "../src/control/compile-directory.ts";
+import { SILENT_LOG } from "../src/control/gateway-log.ts";
 import { createNameRegistry } from "../src/control/name-registry.ts";
 import { NOT_KEPT } from "../src/evidence/kept/kept-decisions.ts";
+import { logMetrics } from "../src/telemetry/log-metrics.ts";
+import { RequestExports } from "../src/telemetry/request-exports.ts";
 import { Telemetry } from "../src/telemetry/telemetry.ts";
 
 const OPERATIONS = new URL("../../../docs/operations/", import.meta.url);
@@ -15,6 +18,10 @@ const read = (name: string) => readFileSync(new URL(name, OPERATIONS), "utf8");
 /** Type of each metric that the gateway has. */
 function metricTypes(): Map<string, string> {
   const totals = { parked: 0, workers: 0, listening_workers: 0, worker_crashes: 0 };
+  const exports = new RequestExports({
+    log: SILENT_LOG,
+    ...{ unixOriginMs: 0, productVersion: "", format: "json", writeLines: () => undefined },
+  });
   const telemetry = new Telemetry({
     names: createNameRegistry(),
     targetMs: () => Number.NaN,
@@ -41,6 +48,7 @@ function metricTypes(): Map<string, string> {
     reloads: () => ({ applied: 0, refused: 0 }),
     busySeconds: () => [],
     keptDecisions: () => NOT_KEPT,
+    beside: () => [...exports.metrics(), ...logMetrics({ unread: 0, repeated: 0 })],
     unixStartMs: 0,
     sample: () => ({ parked: 0, depth: 0, healthyNodes: 0, priceUsdPerHour: null }),
     live: { nodes: () => [], table: createFleetTable({ nodes: 1, workers: 1 }), version: () => 1, parked: () => 0 },

@@ -57,6 +57,7 @@ async function serve(t: TestContext, text: string, env: Record<string, string> =
       const unused = (): never => assert.fail("this line runs no gateway");
       const program = createProgram({
         terminal,
+        logStream: { writableLength: 0, destroyed: false, write: () => undefined },
         version: "0.0.0",
         end: (exitCode) => {
           code = exitCode;

@@ -19,9 +19,12 @@ import { type Config, completeConfig, configFileSchema } from "@zml/protocol";
 import { createClock, monotonicMs } from "../src/clock.ts";
 import { keyDigest, PROCESS_PEPPER } from "../src/config/key-digest.ts";
 import { createConnectionCounts } from "../src/connection-counts.ts";
+import { observeSettings } from "../src/control/worker-view.ts";
 import { DataPlane } from "../src/data-plane.ts";
 import { DataServer } from "../src/data-server.ts";
 import { OutcomeSamples } from "../src/failover/outcome-samples.ts";
+import { ExportCounts } from "../src/telemetry/export-counts.ts";
+import { type RequestBatch, RequestObserver } from "../src/telemetry/request-observer.ts";
 import { RequestSamples } from "../src/telemetry/request-samples.ts";
 import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../src/thread-messages.ts";
 import { h2Fetch } from "./h2-fetch.ts";
@@ -76,6 +79,8 @@ export interface PlaneFixture {
   server: DataServer;
   logs: string[];
   samples: Float64Array[];
+  /** Requests that were noted one by one, as far as they left. */
+  observed: RequestBatch[];
   /** Sum of the in-flight counts of all rows. */
   inFlight(): number;
   /** Resolves when nothing is in flight, every body is released and nobody is parked. */
@@ -110,6 +115,7 @@ export async function startPlane(
   const logs: string[] = [];
   const samples: Float64Array[] = [];
   const requests: Float64Array[] = [];
+  const observed: RequestBatch[] = [];
   const plane = new DataPlane({
     table,
     worker: 0,
@@ -120,6 +126,11 @@ export async function startPlane(
     samples: new OutcomeSamples((values) => samples.push(values)),
     connections: createConnectionCounts(1, Math.random),
     requests: new RequestSamples((values) => requests.push(values)),
+    observer: new RequestObserver({
+      counts: new ExportCounts(),
+      send: (batch) => observed.push(batch),
+      settings: observeSettings(config.telemetry),
+    }),
     log: (level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
     settings: {
       data: config.data,
@@ -127,6 +138,7 @@ export async function startPlane(
       limits: config.limits,
       timeouts: config.timeouts,
       failover: config.failover,
+      observe: observeSettings(config.telemetry),
       workers: 1,
     },
     seed: 1,
@@ -224,6 +236,7 @@ export async function startPlane(
     server,
     logs,
     samples,
+    observed,
     inFlight,
     settled: () => until(() => inFlight() === 0 && server.runningCount === 0 && table.cells.every(isCellAtRest)),
     async stop() {

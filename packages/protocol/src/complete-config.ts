@@ -5,6 +5,7 @@ import type { ConfigFile, EngineName } from "./config.ts";
 import { type ListenAddress, parseListen } from "./config-fields.ts";
 import { API_ORIGIN, completeDiscovery, type DiscoveryConfig, FILE_ORIGIN } from "./discovery-config.ts";
 import { DEFAULT_ACCOUNT } from "./fixed-names.ts";
+import type { LogLevel } from "./log-levels.ts";
 import {
   type CustomConfig,
   completeCustom,
@@ -34,7 +35,16 @@ export type EvidenceConfig = Omit<Camelized<ConfigFile["evidence"]>, "keep"> & {
   /** Null: none are kept. */
   readonly keep: { readonly days: number; readonly bytes: number } | null;
 };
-export type TelemetryConfig = Camelized<ConfigFile["telemetry"]>;
+export type TelemetryConfig = Omit<Camelized<ConfigFile["telemetry"]>, "traces" | "log"> & {
+  readonly traces: TracesConfig;
+  /** `level` null: what the command line says. */
+  readonly log: Omit<Camelized<ConfigFile["telemetry"]["log"]>, "level"> & { readonly level: LogLevel | null };
+};
+/** `endpoint` null: nothing is traced. */
+export type TracesConfig = Omit<Camelized<ConfigFile["telemetry"]["traces"]>, "endpoint"> & {
+  readonly endpoint: string | null;
+};
+export type AccessLogConfig = TelemetryConfig["accessLog"];
 /** `valueEnv` null: the gateway made the key, and its hash is in the store. */
 export type KeyConfig = Omit<Camelized<ConfigFile["keys"][number]>, "valueEnv"> & { readonly valueEnv: string | null };
 export type UsageLimits = KeyConfig["limits"];
@@ -242,7 +252,7 @@ export function completeConfig(
     failover,
     store: camelize(file.store),
     evidence: { ringRecords: file.evidence.ring_records, keep: file.evidence.keep ?? null },
-    telemetry: camelize(file.telemetry),
+    telemetry: completeTelemetry(file.telemetry),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
     discovery: completeDiscovery(file.discovery),
     keys: [
@@ -258,6 +268,14 @@ export function completeConfig(
       displayName: model.display_name ?? model.name,
       policy: model.policy,
     })),
+  };
+}
+
+function completeTelemetry({ traces, log, ...others }: ConfigFile["telemetry"]): TelemetryConfig {
+  return {
+    ...camelize(others),
+    traces: { ...camelize(traces), endpoint: traces.endpoint ?? null },
+    log: { ...camelize(log), level: log.level ?? null },
   };
 }
 

@@ -35,6 +35,7 @@ export {
 export * from "./errors.ts";
 export * from "./fixed-names.ts";
 export * from "./fleet-words.ts";
+export { LOG_LEVELS, type LogLevel } from "./log-levels.ts";
 export { type MetricSelector, parseMetricSelector } from "./metric-selector.ts";
 export type { CustomConfig, CustomMetric, GpuExporterConfig } from "./node-sources-config.ts";
 export * from "./objects.ts";
@@ -45,4 +46,5 @@ export {
   parsePriceReference,
 } from "./price-config.ts";
 export * from "./price-providers.ts";
+export { SAMPLERS, type SamplerName, whyNotReceiverUrl } from "./telemetry-config.ts";
 export { completeNodeTls, type NodeTlsConfig, type ServerTlsConfig } from "./transport-config.ts";

@@ -161,6 +161,7 @@ const BODIES = [
   { name: "x" },
   { seconds: 1 },
   { path: "/nowhere/copy" },
+  { level: "info" },
   { request: { model: "x" } },
   new YamlBody("nodes: []\n"),
 ];

@@ -13,7 +13,7 @@ import type {
   PricesReportJson,
   StatusJson,
 } from "@zml/protocol/admin";
-import type { GatewayLog } from "../control/gateway-log.ts";
+import type { GatewayLog, LogControl } from "../control/gateway-log.ts";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { ReloadResult } from "../control/reload.ts";
 import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
@@ -25,6 +25,7 @@ import type { AdminAccess } from "./authorize.ts";
 
 export interface AdminSources {
   readonly log: GatewayLog;
+  readonly logControl: Pick<LogControl, "level" | "leftOut" | "setLevel">;
   access(): AdminAccess;
   limits(): AdminLimits;
   isReady(): boolean;

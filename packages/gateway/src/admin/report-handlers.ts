@@ -20,6 +20,7 @@ import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { DecisionChoice } from "../evidence/recent-decisions.ts";
 import { decisionsOfBackup } from "../store/store-files.ts";
 import { AdminProblem, shown } from "./admin-problem.ts";
+import type { AdminSources } from "./admin-sources.ts";
 import { accountOf, type Principal } from "./authorize.ts";
 import { type BoundRoute, bind } from "./bound-route.ts";
 import { refuseStoreFault } from "./configuration-handlers.ts";
@@ -95,6 +96,14 @@ export function reportHandlers(): BoundRoute[] {
       const { openApiDocument } = await import("./openapi.ts");
       return { status: 200, body: openApiDocument() };
     }),
+    bind(GATEWAY_ROUTES.logLevel, (_input, { sources }) => ({ status: 200, body: logLevel(sources) })),
+    bind(GATEWAY_ROUTES.setLogLevel, async ({ body }, { principal, sources }) => {
+      const before = { level: sources.logControl.level };
+      sources.logControl.setLevel(body.level);
+      const entry = { kind: "", account: "", name: "log", action: "set_level", before, after: { ...body } };
+      await sources.objects.note(entry, principal.actor);
+      return { status: 200, body: logLevel(sources) };
+    }),
     bind(GATEWAY_ROUTES.backup, async ({ body }, { principal, sources }) => {
       if (!isAbsolute(body.path)) {
         const errors = [{ path: "path", message: "it is no absolute path", hint: "begin it with /" }];
@@ -135,6 +144,10 @@ function choiceOf(
     slowerThanMs: query.slower_than_ms ?? null,
     isRedispatched: query.redispatched ?? null,
   };
+}
+
+function logLevel({ logControl: { level, leftOut } }: AdminSources) {
+  return { level, left_out_lines: leftOut.unread + leftOut.repeated };
 }
 
 /** Where a node is, is the operator's. */

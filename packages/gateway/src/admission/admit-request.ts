@@ -45,6 +45,8 @@ export async function admitRequest(
     return null;
   }
   const { rights } = caller;
+  exchange.account = rights.account;
+  exchange.keyName = rights.key;
   const { limits } = plane.settings;
   const policyHeader = textOf(headers[POLICY_HEADER]);
   const acceleratorHeader = textOf(headers[ACCELERATOR_HEADER]);
@@ -83,6 +85,7 @@ export async function admitRequest(
   if (admission.kind === "admitted") {
     admission.request.key = rights.keyIndex;
     exchange.routing = { policy: admission.request.policy.name };
+    exchange.admitted = admission.request;
     exchange.tally.policy = admission.request.policy.index;
     exchange.tally.model = admission.request.model.index;
     const meter = meterOf(plane, exchange, admission.request, rights);

@@ -1,7 +1,8 @@
-/** `zml export`, `reload` and `store backup`: the configuration and the store of a running gateway as a whole. */
+/** `zml export`, `reload`, `log-level` and `store backup`: what is asked of a running gateway as a whole. */
 
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import type { LogLevel } from "@zml/protocol/log-levels";
 import { tellUnacknowledged } from "./apply.ts";
 import { type AdminOptions, askAdmin, tellProblem } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -58,6 +59,18 @@ export async function reload(terminal: Terminal, options: AdminOptions & { reado
   else terminal.out(kind === "applied" ? `applied as version ${version}\n` : `nothing changed, version ${version}\n`);
   if (!options.json) for (const warning of warnings) terminal.error(`warning: ${warning}\n`);
   tellUnacknowledged(terminal, rest);
+  return EXIT.ok;
+}
+
+/** What is logged; with a level from now on that. @returns the exit code. */
+export async function logLevel(
+  terminal: Terminal,
+  { level, json, ...admin }: AdminOptions & { readonly level: LogLevel | undefined; readonly json: boolean },
+): Promise<number> {
+  const change = level === undefined ? {} : ({ method: "PUT", body: { level } } as const);
+  const answer = await askAdmin(terminal, admin, { path: "/admin/v1/log/level", members: ["level"], ...change });
+  if ("problem" in answer) return tellProblem(terminal, answer);
+  terminal.out(json ? answer.text : `${(answer.value as { readonly level: string }).level}\n`);
   return EXIT.ok;
 }
 

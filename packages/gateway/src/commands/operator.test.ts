@@ -9,7 +9,7 @@ import { audit } from "./audit.ts";
 import { decisions } from "./decisions.ts";
 import { cooldown, type DrainOptions, drain } from "./drain.ts";
 import { EXIT } from "./exit-codes.ts";
-import { exportConfiguration, reload } from "./gateway-commands.ts";
+import { exportConfiguration, logLevel, reload } from "./gateway-commands.ts";
 import { models } from "./models.ts";
 import { status } from "./status.ts";
 import { cannedAdmin, object, problem } from "./testing/canned-admin.ts";
@@ -221,6 +221,23 @@ test("reload prints each line of a refused file, and export writes no file over 
   const again = keptTerminal();
   assert.equal(await exportConfiguration(again, options), EXIT.failed);
   assert.match(again.stderr(), /is there already: overwrite it with --force/);
+});
+
+test("log-level asks for the level, and sets one that is named", async (t) => {
+  const admin = await cannedAdmin(t, (question) => ({
+    body: { level: question.startsWith("PUT") ? "debug" : "info", left_out_lines: 0 },
+  }));
+  const terminal = keptTerminal();
+  assert.equal(await logLevel(terminal, { admin: admin.url, json: false, level: undefined }), EXIT.ok);
+  assert.equal(await logLevel(terminal, { admin: admin.url, json: false, level: "debug" }), EXIT.ok);
+  assert.equal(terminal.stdout(), "info\ndebug\n");
+  assert.deepEqual(
+    admin.asked.map(({ method, url, body }) => [method, url, body]),
+    [
+      ["GET", "/admin/v1/log/level", undefined],
+      ["PUT", "/admin/v1/log/level", { level: "debug" }],
+    ],
+  );
 });
 
 test("models of an account are its registrations, where the fleet is for operators only", async (t) => {

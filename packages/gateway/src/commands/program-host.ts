@@ -2,12 +2,15 @@
 
 import type { Socket } from "node:net";
 import type { SocketChannel } from "../takeover/predecessor.ts";
+import type { LogStream } from "./log.ts";
 import type { ServeSignals } from "./serve.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Watch } from "./watch-page.ts";
 
 export interface ProgramHost {
   readonly terminal: Terminal;
+  /** Where the log goes. */
+  readonly logStream: LogStream;
   /** Of the package. */
   readonly version: string;
   /** Keeps what the process will end with. */

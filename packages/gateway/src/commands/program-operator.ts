@@ -1,6 +1,7 @@
 /** Commands of whoever runs the gateway. */
 
 import { ENDPOINTS } from "@zml/engine/reasons";
+import { LOG_LEVELS, type LogLevel } from "@zml/protocol/log-levels";
 import { type Command, Option } from "commander";
 import type { AdminOptions } from "./ask-admin.ts";
 import type { AuditOptions } from "./audit.ts";
@@ -85,6 +86,17 @@ function addWhole(program: Command, host: ProgramHost): void {
       .action(async (options: ExportOptions) => {
         const { exportConfiguration } = await import("./gateway-commands.ts");
         host.end(await exportConfiguration(terminal, options));
+      }),
+  );
+  connection(
+    program
+      .command("log-level")
+      .description("show what a running gateway logs, or have it log more or less")
+      .addArgument(program.createArgument("[level]", "from now on").choices(LOG_LEVELS))
+      .addOption(jsonOption())
+      .action(async (level: LogLevel | undefined, options: AdminOptions & { json: boolean }) => {
+        const { logLevel } = await import("./gateway-commands.ts");
+        host.end(await logLevel(terminal, { ...options, level }));
       }),
   );
   const store = program.command("store").description("copies of what the admin API made and of what was learned");

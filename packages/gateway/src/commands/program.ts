@@ -1,7 +1,9 @@
 /** The command tree of `zml`: what docs/reference/cli.md and the completion of shells are made from. */
 
 import { randomUUID } from "node:crypto";
+import { LOG_LEVELS, type LogLevel } from "@zml/protocol/log-levels";
 import { Command, Option } from "commander";
+import type { LogFormat } from "../telemetry/log-lines.ts";
 import { checkConfig } from "./check-config.ts";
 import type { CheckNodesOptions } from "./check-nodes.ts";
 import { completionScript, SHELLS, type Shell } from "./completion.ts";
@@ -23,6 +25,16 @@ import {
   watchOption,
   wideOption,
 } from "./program-options.ts";
+
+/** What the last lines of the log get to leave, ms. */
+const LOG_FLUSH_MS = 1_000;
+
+interface ServeCommandOptions {
+  config: string;
+  logLevel: LogLevel;
+  logFormat: LogFormat | "auto";
+  takeover: boolean;
+}
 
 /** The whole tree. Nothing runs before it parses a line. */
 export function createProgram(host: ProgramHost): Command {
@@ -74,17 +86,20 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
     .description("run the gateway; prints one line on standard output when it is ready, logs to standard error")
     .addOption(configOption())
     .addOption(
-      new Option("--log-level <level>", "what is logged")
-        .choices(["debug", "info", "warn", "error", "silent"])
-        .env("ZML_LOG_LEVEL")
-        .default("info"),
+      new Option("--log-level <level>", "what is logged").choices(LOG_LEVELS).env("ZML_LOG_LEVEL").default("info"),
+    )
+    .addOption(
+      new Option("--log-format <format>", "how it is logged; auto: text at a terminal, else JSON")
+        .choices(["auto", "json", "text"])
+        .env("ZML_LOG_FORMAT")
+        .default("auto"),
     )
     .option("--takeover", "take over from the gateway that runs with this file, without losing a request", false)
     .addHelpText(
       "after",
-      "\nSIGTERM and SIGINT drain and end it, a second one ends it at once; SIGHUP reads the file again.",
+      "\nSIGTERM and SIGINT drain and end it, a second one ends it at once; SIGHUP reads the file again;\nSIGUSR2 logs everything, and once more what was logged before.",
     )
-    .action(async ({ config, logLevel, takeover }: { config: string; logLevel: string; takeover: boolean }) => {
+    .action(async ({ config, logLevel, logFormat, takeover }: ServeCommandOptions) => {
       const channel = takeover ? host.socketChannel() : null;
       if (takeover && channel === null) {
         const { takeOver } = await import("./takeover.ts");
@@ -98,8 +113,8 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
         return;
       }
       // loaded on use: the other commands start faster without the gateway
-      const [{ serve }, { createLog }] = await Promise.all([import("./serve.ts"), import("./log.ts")]);
-      const log = createLog(logLevel);
+      const [{ serve }, { ProcessLog }] = await Promise.all([import("./serve.ts"), import("./log.ts")]);
+      const log = new ProcessLog({ stream: host.logStream, level: logLevel, format: logFormat });
       let uncaught = 0;
       host.onUncaught((error, kind) => {
         uncaught += 1;
@@ -107,7 +122,10 @@ function addGatewayCommands(program: Command, host: ProgramHost): void {
       });
       const { version } = host;
       const taken = channel === null ? {} : { channel };
-      host.endNow(await serve(terminal, { config, log, signals: host.signals(), version, ...taken }));
+      const signals = host.signals();
+      const exitCode = await serve(terminal, { config, log, logControl: log, signals, version, ...taken });
+      await log.flush(LOG_FLUSH_MS);
+      host.endNow(exitCode);
     });
   program
     .command("check-config")

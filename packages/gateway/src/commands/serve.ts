@@ -5,7 +5,7 @@ import { formatListen } from "@zml/protocol";
 import { formatProblems } from "../config/config-problem.ts";
 import { isReadFile } from "../control/configuration.ts";
 import { type Gateway, startGateway } from "../control/gateway.ts";
-import type { GatewayLog } from "../control/gateway-log.ts";
+import type { GatewayLog, LogControl } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
@@ -20,11 +20,15 @@ export interface ServeSignals {
   readonly stop: Promise<string>;
   /** Calls back each time the configuration has to be read again. */
   onReload(callback: () => void): void;
+  /** Calls back each time somebody wants the log to tell more, or no more. */
+  onLogSwitch(callback: () => void): void;
 }
 
 export interface ServeOptions {
   readonly config: string;
   readonly log: GatewayLog;
+  /** Where `log` writes. */
+  readonly logControl?: LogControl;
   readonly signals: ServeSignals;
   /** Of the package. */
   readonly version: string;
@@ -37,7 +41,7 @@ export interface ServeOptions {
 /** @returns the exit code, after the drain. */
 export async function serve(
   terminal: Terminal,
-  { config: fileName, log, signals, version, workerUrl, channel }: ServeOptions,
+  { config: fileName, log, logControl, signals, version, workerUrl, channel }: ServeOptions,
 ): Promise<number> {
   const read = await readConfigFile(fileName, terminal.env);
   if (!isReadFile(read)) {
@@ -55,6 +59,7 @@ export async function serve(
       source: read.source,
       productVersion: version,
       log,
+      ...(logControl === undefined ? {} : { logControl }),
       readAgain: (before) => readConfigFileAgain(fileName, terminal.env, before),
       configPath: resolve(fileName),
       storeFolder: folder,
@@ -71,6 +76,8 @@ export async function serve(
   signals.onReload(() => {
     gateway.reload().catch((error: unknown) => log.error({ error: String(error) }, "the reload failed"));
   });
+  const levelAtStart = logControl?.level ?? "info";
+  signals.onLogSwitch(() => logControl?.setLevel(logControl.level === "debug" ? levelAtStart : "debug"));
   const signal = await Promise.race([signals.stop, takenOver.promise]);
   const graceMs = read.config.timeouts.drainMs;
   log.info({ signal, graceMs }, "draining: running requests may end, new ones are refused");

@@ -19,6 +19,7 @@ import {
 } from "@zml/protocol";
 import { checkListeners } from "./check-listeners.ts";
 import { checkReferences, type PlaceOf } from "./check-references.ts";
+import { otelDefaults, withOtelDefaults } from "./otel-environment.ts";
 import { own, rawFile } from "./raw-file.ts";
 import { type ConfigSecrets, checkSecrets, type Environment, NO_SECRETS, resolveSecrets } from "./resolve-secrets.ts";
 import { readDataTls, readNodeTls } from "./tls-files.ts";
@@ -48,8 +49,10 @@ export interface BuildResult {
 }
 
 /** Checks and completes. Reports everything at once and never throws; no message holds a secret. */
-export function buildConfig(value: object, options: BuildOptions): BuildResult {
+export function buildConfig(stated: object, options: BuildOptions): BuildResult {
   const { fileName, env, cores, nowMs, placeOf, ofFile } = options;
+  const otel = otelDefaults(env);
+  const value = withOtelDefaults(stated, otel);
   const file = rawFile(value);
   const minted = ofFile === undefined ? NO_MINTED : mintedKeys(own(file.top, "keys"), ofFile.keys);
   const parsed = parseConfigFile(ofFile === undefined ? value : { ...value, keys: minted.others });
@@ -65,7 +68,7 @@ export function buildConfig(value: object, options: BuildOptions): BuildResult {
       env,
     ),
   ];
-  const warnings = [...names.warnings];
+  const warnings = [...names.warnings, ...otel.warnings];
   if (errors.length > 0 || "issues" in parsed) return { secrets: NO_SECRETS, errors, warnings };
 
   warnings.push(...slowPolls(parsed.file));

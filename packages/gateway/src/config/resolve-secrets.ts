@@ -2,7 +2,8 @@ import type { Config, ConfigIssue, KeyConfig } from "@zml/protocol";
 import { rawTemplates } from "./check-discovery.ts";
 import { rawFeeds } from "./check-prices.ts";
 import { PROCESS_PEPPER } from "./key-digest.ts";
-import { type RawEntry, type RawFile, textOf } from "./raw-file.ts";
+import { otelHeaders } from "./otel-environment.ts";
+import { entries, type RawEntry, type RawFile, section, textOf } from "./raw-file.ts";
 import { Secret } from "./secret.ts";
 import type { ServerTlsFiles } from "./tls-files.ts";
 
@@ -32,6 +33,8 @@ export interface ConfigSecrets {
   readonly feeds: ReadonlyMap<string, Secret>;
   /** The keys of the nodes that a source finds, by source name; sources without one are absent. */
   readonly sources: ReadonlyMap<string, Secret>;
+  /** Headers of exports of traces, by lower-case name. */
+  readonly traceHeaders: ReadonlyMap<string, Secret>;
   /** Certificate and key of the data port; null: clear text. */
   readonly dataTls: ServerTlsFiles | null;
   /** Contents of the files that nodes' `tls` names, by path. */
@@ -46,9 +49,22 @@ export const NO_SECRETS: ConfigSecrets = {
   nodes: new Map(),
   feeds: new Map(),
   sources: new Map(),
+  traceHeaders: new Map(),
   dataTls: null,
   tlsFiles: new Map(),
 };
+
+/** Every secret value that the configuration knows, for whoever has to keep them out of a text. */
+export function knownSecrets({ keys, nodes, feeds, sources, traceHeaders }: ConfigSecrets): string[] {
+  const all = [
+    keys.map(({ secret }) => secret),
+    nodes.values(),
+    feeds.values(),
+    sources.values(),
+    traceHeaders.values(),
+  ];
+  return all.flatMap((some) => [...some].map((secret) => secret.reveal()));
+}
 
 /** Every variable that the file names has a value that a header can carry, and no two keys are the same. */
 export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
@@ -81,6 +97,13 @@ export function checkSecrets(file: RawFile, env: Environment): ConfigIssue[] {
     const problem = checkVariable(owner, "api_key_env", variable, env);
     if (problem !== null) issues.push(problem);
   }
+  for (const header of entries(section(section(file.top, "telemetry"), "traces"), "headers")) {
+    const variable = textOf(header, "value_env");
+    if (variable === undefined || !isVariableName(variable)) continue;
+    // a value of its own kind: `Bearer …` has a space
+    const problem = checkVariable(header, "value_env", variable, env, /^[ -~]+$/);
+    if (problem !== null) issues.push(problem);
+  }
   return issues;
 }
 
@@ -100,10 +123,20 @@ export function resolveSecrets(config: Config, env: Environment): Omit<ConfigSec
         node.api_key_env === undefined ? [] : [[name, value(node.api_key_env)]],
       ),
     ),
+    traceHeaders: new Map([
+      ...otelHeaders(env),
+      ...config.telemetry.traces.headers.map(({ name, valueEnv }) => [name.toLowerCase(), value(valueEnv)] as const),
+    ]),
   };
 }
 
-function checkVariable(entry: RawEntry, field: string, variable: string, env: Environment): ConfigIssue | null {
+function checkVariable(
+  entry: RawEntry,
+  field: string,
+  variable: string,
+  env: Environment,
+  allowed: RegExp = /^[!-~]+$/,
+): ConfigIssue | null {
   const path = [...entry.path, field];
   const name = shownName(variable);
   const value = Object.hasOwn(env, variable) ? env[variable] : undefined;
@@ -118,7 +151,7 @@ function checkVariable(entry: RawEntry, field: string, variable: string, env: En
   if (value === "") {
     return { path, at: "value", message: `the environment variable ${name} is empty`, hint: "give it the key" };
   }
-  if (!/^[!-~]+$/.test(value)) {
+  if (!allowed.test(value)) {
     return {
       path,
       at: "value",

@@ -18,7 +18,7 @@ import { workerKeys } from "./worker-view.ts";
 /** The parts of a gateway that the admin port reads, and what only the gateway itself can tell or do. */
 export interface AdminParts
   extends GatewayStatusSources,
-    Pick<AdminSources, "log" | "objects" | "decisions" | "reload" | "metrics"> {
+    Pick<AdminSources, "log" | "logControl" | "objects" | "decisions" | "reload" | "metrics"> {
   readonly table: FleetTable;
   readonly names: NameRegistry;
   readonly configuration: Configuration;
@@ -32,6 +32,7 @@ export function adminSources(parts: AdminParts): AdminSources {
   const { clock, configuration, fleet, table, telemetry } = parts;
   return {
     log: parts.log,
+    logControl: parts.logControl,
     access: accessInForce(configuration),
     limits: () => configuration.config.admin,
     isReady: () => parts.isReady() && parts.workers.listening > 0,

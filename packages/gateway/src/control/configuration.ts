@@ -40,7 +40,7 @@ export interface ConfigurationHost {
   /** Version in force. */
   readonly version: number;
   /** Puts it in force as one version and tells everyone whom it concerns. Returns the version and its warnings. */
-  putInForce(draft: Draft): { version: number; warnings: readonly string[] };
+  putInForce(draft: Draft, before: Draft): { version: number; warnings: readonly string[] };
   /** Resolves with true when every worker has the version in force, with false after the deadline. */
   waitForVersion(version: number, deadlineMs: number): Promise<boolean>;
 }
@@ -142,8 +142,9 @@ export class Configuration {
 
   /** Puts a draft in force. Answers when every worker has it, or after the deadline. */
   async apply(draft: Draft): Promise<AppliedVersion> {
+    const before = this.#inForce;
     this.#inForce = draft;
-    const { version, warnings } = this.#host.putInForce(draft);
+    const { version, warnings } = this.#host.putInForce(draft, before);
     const isAcknowledged = await this.#host.waitForVersion(version, ACK_DEADLINE_MS);
     return { version, isAcknowledged, warnings };
   }

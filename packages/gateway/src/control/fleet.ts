@@ -28,7 +28,7 @@ import { PlacementRows, RowPool } from "./rows.ts";
 import { placedModels, servedNames } from "./served-models.ts";
 import { servedAccounts } from "./shared-nodes.ts";
 import { sliceUpdate, type WorkerChange } from "./update-slices.ts";
-import { serverTls, workerKeys, workerNode } from "./worker-view.ts";
+import { observeSettings, serverTls, workerKeys, workerNode } from "./worker-view.ts";
 
 /** A node that has a row. */
 export interface FleetNode {
@@ -419,6 +419,7 @@ export class Fleet {
       limits,
       timeouts,
       failover,
+      observe: observeSettings(config.telemetry),
       workers,
     };
     if (!isDeepStrictEqual(settings, this.#settings)) change.settings = settings;

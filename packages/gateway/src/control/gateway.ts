@@ -14,13 +14,13 @@ import {
   type EvidenceRing,
   type FleetTable,
 } from "@zml/engine";
-import { type Config, formatListen, type ListenAddress } from "@zml/protocol";
+import { type Config, formatListen, type ListenAddress, type LogLevel } from "@zml/protocol";
 import type { DecisionJson } from "@zml/protocol/admin";
 import { AdminPort } from "../admin/admin-port.ts";
 import type { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
 import type { ConfigSource } from "../config/read-config.ts";
-import type { ConfigSecrets } from "../config/resolve-secrets.ts";
+import { type ConfigSecrets, knownSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook } from "../cost/index.ts";
 import { type DecisionIds, drawIdTail } from "../decision-id.ts";
@@ -33,7 +33,9 @@ import { handoverPath } from "../takeover/handover-messages.ts";
 import { type HandoverHost, HandoverServer } from "../takeover/handover-server.ts";
 import type { Predecessor } from "../takeover/predecessor.ts";
 import { HISTORY_STEP_MS } from "../telemetry/history.ts";
+import { logMetrics } from "../telemetry/log-metrics.ts";
 import { PolicyTargets } from "../telemetry/policy-targets.ts";
+import { RequestExports } from "../telemetry/request-exports.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { type AdminParts, adminSources } from "./admin-view.ts";
 import { FileWatches } from "./config-watch.ts";
@@ -44,7 +46,7 @@ import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { sampleFleet } from "./fleet-sample.ts";
-import { type GatewayLog, SILENT_LOG } from "./gateway-log.ts";
+import { type GatewayLog, type LogControl, SILENT_CONTROL, SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
 import { LearnedTimings } from "./learned-timings.ts";
@@ -79,6 +81,8 @@ export interface GatewayOptions {
   readonly productVersion?: string;
   /** Default: silent. */
   readonly log?: GatewayLog;
+  /** Where `log` writes, as far as the gateway changes it. Default: nowhere. */
+  readonly logControl?: LogControl;
   /** Reads the configuration anew; absent: `reload` refuses. */
   readonly readAgain?: ReadAgain;
   /** Folder of the store. Absent or ":memory:": nothing outlives the process. */
@@ -167,6 +171,10 @@ class RunningGateway implements Gateway {
   readonly #workers: Workers;
   readonly #admin: AdminPort;
   readonly #telemetry: Telemetry;
+  readonly #exports: RequestExports;
+  readonly #logControl: LogControl;
+  /** The level that the process was started with. */
+  readonly #startLevel: LogLevel;
   readonly #loopDelay = new LoopDelayWatch();
   readonly #watches: FileWatches;
   readonly #endings: (() => void)[] = [() => this.#loopDelay.stop(), () => this.#watches.end()];
@@ -187,6 +195,8 @@ class RunningGateway implements Gateway {
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#log = options.log ?? SILENT_LOG;
+    this.#logControl = options.logControl ?? SILENT_CONTROL;
+    this.#startLevel = this.#logControl.level;
     this.#configuration = new Configuration(options, this.#host());
     this.#watches = new FileWatches((isFirst) => this.#reloads.fromWatch(isFirst), this.#log);
     const workers = workerCount(options.config.workers, this.#log);
@@ -272,6 +282,13 @@ class RunningGateway implements Gateway {
       unixOriginMs: this.#unixOriginMs,
     });
     this.#polls = new PollChanges(this.#poller);
+    this.#exports = new RequestExports({
+      log: this.#log,
+      unixOriginMs: this.#unixOriginMs,
+      productVersion: options.productVersion ?? "unknown",
+      format: this.#logControl.format,
+      writeLines: (text) => this.#logControl.writeLines(text),
+    });
     const { prefixes: entries } = options.config.limits;
     this.#workers = new Workers({
       table: this.#table,
@@ -290,6 +307,8 @@ class RunningGateway implements Gateway {
         this.#telemetry.money.takeAttempts(flat);
         this.#poller.takeSamples(currentSamples(samples, { fleet: this.#fleet, names: this.#names }));
       },
+      exportCounts: this.#exports.counts.buffer,
+      onObserved: (batch) => this.#exports.take(batch),
       onRequests: (requests, dropped) => this.#telemetry.requests.takeRequests(requests, dropped),
     });
     const targets = new PolicyTargets(() => this.#fleet.directory);
@@ -303,6 +322,7 @@ class RunningGateway implements Gateway {
       fleet: () => this.#report(),
       reloads: () => ({ applied: this.#reloads.applied, refused: this.#reloads.refused }),
       busySeconds: () => this.#workers.busySeconds(),
+      beside: () => [...this.#exports.metrics(), ...logMetrics(this.#logControl.leftOut)],
       unixStartMs: this.#unixOriginMs,
       sample: () => sampleFleet({ fleet: this.#fleet, table: this.#table, nowMs: this.#clock.nowMs() }),
       live: {
@@ -347,6 +367,7 @@ class RunningGateway implements Gateway {
     this.#discovery.configure(this.#configuration.config);
     await this.#discovery.firstLooks(this.#configuration.config.discovery.startWaitMs);
     const { nodes } = this.#setConfig();
+    this.#tellTelemetry(null);
     this.#commit();
     this.#periods.start(this.#limitRows);
     this.#endings.push(watchDeadlines(this.#table, () => this.#fleet.nodes, this.#clock));
@@ -421,6 +442,7 @@ class RunningGateway implements Gateway {
     this.#end();
     await Promise.all([this.#workers.terminate(), this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
     await this.#keptDecisions.stop();
+    await this.#exports.stop();
     await this.#kept?.stop();
     await this.#periods.stop();
     await this.#store.close();
@@ -462,12 +484,13 @@ class RunningGateway implements Gateway {
       get version() {
         return fleet().version;
       },
-      putInForce: ({ config, secrets }) => {
+      putInForce: ({ config, secrets }, before) => {
         if (this.#options.configPath != null) {
           this.#watches.follow([this.#options.configPath, ...namedFiles(config, secrets)]);
         }
         this.#discovery.configure(config);
         this.#setConfig();
+        this.#tellTelemetry(before.config);
         const warnings = this.#commit();
         this.#admin.applyLimits();
         this.#keptDecisions.configure(config.evidence.keep);
@@ -487,6 +510,7 @@ class RunningGateway implements Gateway {
     return {
       productVersion: this.#options.productVersion ?? "unknown",
       log: this.#log,
+      logControl: this.#logControl,
       unixOriginMs: this.#unixOriginMs,
       clock: this.#clock,
       table: this.#table,
@@ -566,7 +590,7 @@ class RunningGateway implements Gateway {
     this.#end();
     if (!this.#isTakenOver) this.#handover?.close();
     const drained = await this.#workers.drain(graceMs, this.#isTakenOver);
-    await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close()]);
+    await Promise.all([this.#poller.stop(), this.#endFeeds(), this.#admin.close(), this.#exports.stop()]);
     await this.#keptDecisions.stop();
     await this.#kept?.stop();
     await this.#periods.stop();
@@ -607,6 +631,17 @@ class RunningGateway implements Gateway {
     // the number of workers that this system can run
     this.#fleet.setConfig({ ...config, workers: this.#table.workers }, secrets);
     return config;
+  }
+
+  /** Traces and the log follow the configuration. @param before what was in force; null: nothing. */
+  #tellTelemetry(before: Config | null): void {
+    const { config, secrets } = this.#configuration.inForce;
+    const redacted = knownSecrets(secrets);
+    this.#logControl.configure(config.telemetry.log, redacted);
+    // a level that somebody set meanwhile stays until the file says another one
+    const { level } = config.telemetry.log;
+    if (level !== (before?.telemetry.log.level ?? null)) this.#logControl.setLevel(level ?? this.#startLevel);
+    this.#exports.configure(config.telemetry, secrets, redacted);
   }
 
   /** The nodes that sources found changed. */

@@ -1,10 +1,10 @@
 /** What of a configuration reaches a worker. Pure. */
 
-import type { KeyConfig, NodeTlsConfig, ServerTlsConfig } from "@zml/protocol";
+import type { KeyConfig, NodeTlsConfig, ServerTlsConfig, TelemetryConfig } from "@zml/protocol";
 import { keyDigest } from "../config/key-digest.ts";
 import type { ConfigSecrets } from "../config/resolve-secrets.ts";
 import type { NodeTls } from "../http1/open-socket.ts";
-import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode } from "../thread-messages.ts";
+import type { ServerTls, WorkerKey, WorkerKeys, WorkerNode, WorkerSettings } from "../thread-messages.ts";
 import type { FleetNode } from "./fleet.ts";
 import type { LimitRows } from "./limit-rows.ts";
 import type { NameRegistry } from "./name-registry.ts";
@@ -64,6 +64,24 @@ export function serverTls(config: ServerTlsConfig | null, { dataTls }: ConfigSec
   if (config === null || dataTls === null) return null;
   const { cert, key, clientCa } = dataTls;
   return { cert, key: key.reveal(), clientCa, minVersion: config.minVersion };
+}
+
+/** What workers note of single requests. */
+export function observeSettings({ traces, accessLog }: TelemetryConfig): WorkerSettings["observe"] {
+  const { ratio, sampler, keepFailed: keepsFailed, clientAddress, queueSpans } = traces;
+  const isParentBased = sampler === "parentbased_traceidratio";
+  return {
+    traces: traces.endpoint === null ? null : { ratio, isParentBased, keepsFailed, clientAddress, queueSpans },
+    accessLog:
+      accessLog.ratio === 0
+        ? null
+        : {
+            ratio: accessLog.ratio,
+            keepsFailed: accessLog.keepFailed,
+            clientAddress: accessLog.clientAddress,
+            queueLines: accessLog.queueLines,
+          },
+  };
 }
 
 /** The callers' keys, by digest: a worker can check one and never tell one. */

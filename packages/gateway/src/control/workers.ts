@@ -15,6 +15,8 @@ import {
 import { formatListen, type ListenAddress } from "@zml/protocol";
 import { createConnectionCounts, forgetConnections } from "../connection-counts.ts";
 import type { DecisionIds } from "../decision-id.ts";
+import { ExportCounts } from "../telemetry/export-counts.ts";
+import type { RequestBatch } from "../telemetry/request-observer.ts";
 import type { FromWorker, ToWorker, WorkerStart, WorkerUpdate } from "../thread-messages.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import type { LimitRows } from "./limit-rows.ts";
@@ -56,6 +58,9 @@ export interface WorkersOptions {
   readonly fullUpdates: () => readonly WorkerUpdate[];
   readonly onSamples: (samples: Float64Array) => void;
   readonly onRequests?: (requests: Float64Array, dropped: number) => void;
+  readonly onObserved?: (batch: RequestBatch) => void;
+  /** See `telemetry/export-counts.ts`. */
+  readonly exportCounts?: SharedArrayBuffer;
   /** An acknowledgment came, or a worker that owed one died: `ackedVersion` may have moved. */
   readonly onAck?: () => void;
 }
@@ -89,6 +94,7 @@ export class Workers {
   readonly #slots: Slot[];
   readonly #waiters = new Set<() => void>();
   readonly #connections: SharedArrayBuffer;
+  readonly #exportCounts: SharedArrayBuffer;
   #address: ListenAddress | null = null;
   #isStopping = false;
   /** From then on a worker that dies is started again; before, its death ends the start. */
@@ -97,6 +103,7 @@ export class Workers {
 
   constructor(options: WorkersOptions) {
     this.#options = options;
+    this.#exportCounts = options.exportCounts ?? new ExportCounts().buffer;
     this.#connections = createConnectionCounts(options.rings.length, Math.random);
     this.#slots = options.rings.map((_, index) => ({
       index,
@@ -246,6 +253,7 @@ export class Workers {
       limitsTable: limitRows.table.buffer,
       prefixTable: prefixes?.buffer ?? null,
       connections: this.#connections,
+      exportCounts: this.#exportCounts,
       clockOriginMs,
       seed: seed + slot.index,
       ids,
@@ -300,6 +308,9 @@ export class Workers {
         return;
       case "requests":
         this.#options.onRequests?.(message.requests, message.dropped);
+        return;
+      case "observed":
+        this.#options.onObserved?.(message.batch);
         return;
       case "log":
         log[message.level]({ worker: slot.index, ...message.fields }, message.message);

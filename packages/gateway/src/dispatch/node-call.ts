@@ -36,7 +36,7 @@ export function composeCall(
     REQUEST_ID_HEADER,
     exchange.requestId,
     TRACEPARENT_HEADER,
-    exchange.traceparent,
+    exchange.trace?.traceparent ?? exchange.traceparent,
     ROUTING_HEADER,
     exchange.routingHeader,
   ];

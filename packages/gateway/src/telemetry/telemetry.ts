@@ -23,6 +23,8 @@ export interface TelemetryOptions extends RequestMetricsOptions, MoneyOptions {
   readonly reloads: () => { readonly applied: number; readonly refused: number };
   readonly keptDecisions: () => KeptStatus;
   readonly busySeconds: () => readonly { readonly worker: number; readonly seconds: number }[];
+  /** Of those who tell of requests one by one. */
+  readonly beside?: () => readonly MetricFamily[];
   readonly unixStartMs: number;
   readonly sample: () => FleetSample;
   /** What the live feed reads of the fleet. */
@@ -114,6 +116,7 @@ export class Telemetry {
       ...fleetMetrics(fleet()),
       ...keptMetrics(this.#options.keptDecisions()),
       reloaded,
+      ...(this.#options.beside?.() ?? []),
       ...processMetrics(unixStartMs),
     ];
   }

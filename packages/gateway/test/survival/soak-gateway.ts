@@ -1,11 +1,11 @@
 /** `zml serve` with workers that can be told to die: a line with the index of one, on standard input. */
 
 import { createInterface } from "node:readline";
-import { createLog } from "../../src/commands/log.ts";
+import { ProcessLog } from "../../src/commands/log.ts";
 import { serve } from "../../src/commands/serve.ts";
 
 const [config = ""] = process.argv.slice(2);
-const log = createLog("info");
+const log = new ProcessLog({ stream: process.stderr, level: "info", format: "json" });
 const report = (kind: string) => (error: unknown) => {
   log.error({ kind, error: error instanceof Error ? error.stack : String(error) }, "an error that nobody caught");
 };
@@ -32,7 +32,11 @@ process.exit(
     {
       config,
       log,
-      signals: { stop: stop.promise, onReload: (callback) => process.on("SIGHUP", callback) },
+      signals: {
+        stop: stop.promise,
+        onReload: (callback) => process.on("SIGHUP", callback),
+        onLogSwitch: () => undefined,
+      },
       version: "soak",
       workerUrl: new URL("./soak-worker.ts", import.meta.url),
     },

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { LOG_LEVELS } from "../log-levels.ts";
 import { OBJECT_KINDS } from "../objects.ts";
 import {
   accountQuery,
@@ -245,6 +246,14 @@ export const nodeActionSchema = z
 export const nodeIdParams = z.strictObject({
   id: objectName("a node id").describe("Percent-encoded: `/` is `%2F`."),
 });
+
+const logLevel = z.enum(LOG_LEVELS).describe("The least level that is written; `silent` writes nothing.");
+
+export const logLevelBody = z.strictObject({ level: logLevel });
+
+export const logLevelSchema = z
+  .object({ level: logLevel, left_out_lines: z.int().min(0).describe("Nobody read the log, or they repeated others.") })
+  .meta({ id: "LogLevel" });
 
 export const emptyBody = z.strictObject({});
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { createFleetTable } from "@zml/engine";
 import { ADMIN_PROBLEMS, type FleetReportJson, type ProblemJson, problemSchema } from "@zml/protocol/admin";
-import { SILENT_LOG } from "../../control/gateway-log.ts";
+import { SILENT_CONTROL, SILENT_LOG } from "../../control/gateway-log.ts";
 import { createNameRegistry } from "../../control/name-registry.ts";
 import { NOT_KEPT } from "../../evidence/kept/kept-decisions.ts";
 import { keptStatus } from "../../evidence/kept/kept-status.ts";
@@ -135,6 +135,7 @@ function cannedSources(
   });
   return {
     log: SILENT_LOG,
+    logControl: SILENT_CONTROL,
     objects,
     limits,
     access: () => ({

@@ -344,3 +344,46 @@ test("what was learned here stands against what another process knew", () => {
   here.learner.refresh(here.placed, here.nowMs);
   assert.equal(here.of("stepBaseMs", 0), before);
 });
+
+test("a correction of first tokens settles and does not swing, however many answers are under way", () => {
+  const bench = new Bench([0]);
+  bench.run(0, 200);
+  const bias = () => bench.learner.states()[0]?.state.first.spread.bias ?? Number.NaN;
+  const before = bias();
+  // predictions are a fifth too low but for the correction, and each is told 600 answers later
+  const underWay: AttemptSample[] = [];
+  let most = Number.NEGATIVE_INFINITY;
+  for (let answer = 0; answer < 40_000; answer++) {
+    const sample = bench.sample(0);
+    bench.nowMs -= 90;
+    const { timing, firstTokenMs } = sample;
+    assert.ok(timing !== undefined);
+    underWay.push({ ...sample, timing: { ...timing, firstMs: 0.8 * firstTokenMs * Math.exp(bias() - before) } });
+    const [ended] = underWay.length > 600 ? underWay.splice(0, 1) : [];
+    if (ended === undefined) continue;
+    applySamples(bench.table, [{ ...ended, atMs: bench.nowMs }], bench.learner);
+    most = Math.max(most, bias());
+  }
+  const due = before - Math.log(0.8);
+  assert.ok(Math.abs(bias() - due) < 0.05, `${bias()} in the end, due ${due}`);
+  assert.ok(most < due + 0.08, `${most} on the way, due ${due}`);
+});
+
+test("coefficients are right for short and for widely spread times alike", () => {
+  const bench = new Bench([0]);
+  // a first token behind others varies by half, one alone by a tenth
+  const samples = Array.from({ length: 3_000 }, () => {
+    const sample = bench.sample(0, { noise: 0 });
+    const isBehind = (sample.timing?.aheadTokens ?? 0) > 0;
+    const shaken = Math.exp((isBehind ? 0.8 : 0.2) * (bench.random() + bench.random() + bench.random() - 1.5));
+    const firstTokenMs = sample.firstTokenMs * shaken;
+    return { ...sample, firstTokenMs, durationMs: sample.durationMs + firstTokenMs - sample.firstTokenMs };
+  });
+  bench.teach(samples);
+  const slowness = bench.of("slowness", 0);
+  const bias = Math.exp(bench.learner.states()[0]?.state.first.spread.bias ?? 0);
+  for (const column of ["firstPerTokenMs", "firstPerAheadMs"] as const) {
+    const found = bench.of(column, 0) / slowness / bias;
+    assert.ok(Math.abs(found / TRUTH.perToken - 1) < 0.06, `${column}: ${found}, true ${TRUTH.perToken}`);
+  }
+});

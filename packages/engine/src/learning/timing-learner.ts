@@ -62,8 +62,15 @@ const DECODE_TOKENS_HALF = 16;
 const ERROR_WEIGHT = 0.02;
 /** Step of a spread against the usual size of a residual: 5 % misses move it as much as 95 % hits. */
 const SPREAD_STEP = 0.05;
+/**
+ * Time in which a correction takes in what is off. Answers tell it when they end: those under way, hundreds on a busy
+ * family, were predicted with an older correction, so that one that moved with each of them would swing from bound to bound.
+ */
+const BIAS_TIME_MS = 60_000;
 /** Bound of a correction, ln: a factor of 2; what is off by more is not corrected but not believed. */
 const BIAS_MAX = Math.log(2);
+/** Residual, ln, up to which a fit is near its outcome. */
+const NEAR = 0.7;
 /** Weight of the newest sample in the mean residual of a fit: slower than a node's factor, which must see it first. */
 const FIT_WEIGHT = 0.005;
 interface NodeTiming {
@@ -112,6 +119,9 @@ export class TimingLearner {
       }
     }
     node.atMs = sample.atMs;
+    const pace = Math.min(ERROR_WEIGHT, Math.max(0, sample.atMs - family.learnedAtMs) / BIAS_TIME_MS);
+    family.firstSpread.bias += pace * leftOver(observed.isFirstSeen ? observed.firstMs : Number.NaN, timing.firstMs);
+    family.firstSpread.bias = Math.max(-BIAS_MAX, Math.min(BIAS_MAX, family.firstSpread.bias));
     this.#takeSpread(family, family.firstSpread, observed.isFirstSeen ? observed.firstMs : Number.NaN, timing.firstMs);
     this.#takeSpread(
       family,
@@ -186,10 +196,11 @@ export class TimingLearner {
     const fit = dot(decode.coefficients, features) * slowness;
     const residual = Math.log(tokenMs / fit);
     const weight = (steps / (steps + DECODE_TOKENS_HALF)) * trust(residual);
+    const { scaleMs, target } = relativeTo(fit, tokenMs, residual);
     for (let index = 0; index < features.length; index++) {
-      features[index] = ((features[index] as number) * slowness) / tokenMs;
+      features[index] = ((features[index] as number) * slowness) / scaleMs;
     }
-    decode.add(features, 1, weight);
+    decode.add(features, target, weight);
     return residual;
   }
 
@@ -212,11 +223,13 @@ export class TimingLearner {
     features[2] = isComputed ? timing.aheadTokens : 0;
     features[3] = fresh * (sample.promptTokens + cached);
     const knownMs = waitMs + (isComputed ? 0 : step);
-    const residual = Math.log(firstMs / ((knownMs + dot(first.coefficients, features)) * slowness));
+    const fit = (knownMs + dot(first.coefficients, features)) * slowness;
+    const residual = Math.log(firstMs / fit);
+    const { scaleMs, target } = relativeTo(fit, firstMs, residual);
     for (let index = 0; index < features.length; index++) {
-      features[index] = ((features[index] as number) * slowness) / firstMs;
+      features[index] = ((features[index] as number) * slowness) / scaleMs;
     }
-    first.add(features, 1 - (knownMs * slowness) / firstMs, trust(residual));
+    first.add(features, target - (knownMs * slowness) / scaleMs, trust(residual));
     return residual;
   }
 
@@ -283,9 +296,6 @@ export class TimingLearner {
     if (!Number.isFinite(residual)) return;
     const size = Math.min(Math.abs(residual), SPREAD_MAX);
     family.error = foldMean(family.error, size, ERROR_WEIGHT);
-    // the correction is in the prediction already: what is left moves it on
-    spread.bias += ERROR_WEIGHT * Math.max(-1, Math.min(1, residual));
-    spread.bias = Math.max(-BIAS_MAX, Math.min(BIAS_MAX, spread.bias));
     spread.size = foldMean(spread.size, size, ERROR_WEIGHT);
     const step = SPREAD_STEP * spread.size;
     spread.log += residual > spread.log ? step * PROMISE : -step * (1 - PROMISE);
@@ -390,10 +400,29 @@ function observe(
   return { tokenMs, firstMs: isFirstSeen ? firstTokenMs : Number.NaN, isFirstSeen };
 }
 
+/** What a prediction, with its correction, is off by, ln, bounded: it moves the correction on. Unknown is 0. */
+function leftOver(outcomeMs: number, predictedMs: number): number {
+  const residual = Math.log(outcomeMs / predictedMs);
+  return Number.isFinite(residual) ? Math.max(-1, Math.min(1, residual)) : 0;
+}
+
 /** Weight of a sample that is off by more than chance explains: it pulls no more than one at the edge does. */
 function trust(residual: number): number {
   const off = Math.abs(residual) / (2 * SAMPLE_NOISE);
   return off > 1 ? 1 / off : 1;
+}
+
+/**
+ * What a sample asks of its fit: `target` × `scaleMs`. Near the fit a step of Gauss and Newton for the least squares of
+ * logarithms, ln(outcome ÷ fit)²: times spread by factors, and least squares of outcome ÷ fit would lie low where they
+ * spread widely (prompts that wait) and high where they do not, which no common correction can repair. Far from it that
+ * step would lead astray, and the outcome itself is asked for, relative to the larger of both: what came far too soon would
+ * outweigh everything if it were relative to itself.
+ */
+function relativeTo(fitMs: number, outcomeMs: number, residual: number): { scaleMs: number; target: number } {
+  if (Math.abs(residual) <= NEAR) return { scaleMs: fitMs, target: 1 + residual };
+  const scaleMs = outcomeMs > fitMs ? outcomeMs : fitMs;
+  return { scaleMs, target: outcomeMs / scaleMs };
 }
 
 /** A residual against the family's mean, which it moves. */

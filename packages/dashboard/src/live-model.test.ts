@@ -23,6 +23,7 @@ function answer(over: Partial<LiveJson>, columns: Record<string, Told> = {}): Li
     states: ["healthy"],
     columns: { ...all, ...columns } as unknown as LiveJson["columns"],
     totals: { endings: {} } as unknown as LiveJson["totals"],
+    attainment: [],
     flows: [],
     ...over,
   };

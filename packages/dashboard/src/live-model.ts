@@ -25,6 +25,8 @@ export interface Live {
   readonly columns: LiveColumns;
   readonly totals: LiveJson["totals"];
   readonly flows: readonly LiveJson["flows"][number][];
+  /** Requests with a target, by policy. */
+  readonly attainment: readonly LiveJson["attainment"][number][];
   /** Columns as they were fed, for the next answer. */
   readonly fed: Readonly<Record<FedColumn, Column>>;
 }
@@ -64,7 +66,10 @@ export function merged(before: Live | null, answer: LiveJson): Live {
       cooldown_ms: cooldown_until_ms.map((at) => (at === null ? null : Math.max(0, at - answer.clock_ms))),
     },
     totals,
-    flows: base === null ? flows : [...changedFlows(base.flows, flows).values()],
+    flows: base === null ? flows : changed(base.flows, flows, flowKey),
+    // a gateway that does not tell it has none
+    attainment:
+      base === null ? (answer.attainment ?? []) : changed(base.attainment, answer.attainment ?? [], policyKey),
     fed,
   };
 }
@@ -96,10 +101,15 @@ function column(told: LiveJson["columns"]["depth"] | undefined, before: Column |
   return next;
 }
 
-function changedFlows(before: Live["flows"], changed: Live["flows"]): Map<string, Live["flows"][number]> {
-  const flows = new Map(before.map((flow) => [flowKey(flow), flow]));
-  for (const flow of changed) flows.set(flowKey(flow), flow);
-  return flows;
+function changed<T>(before: readonly T[], told: readonly T[], keyOf: (item: T) => string): T[] {
+  const all = new Map(before.map((item) => [keyOf(item), item]));
+  for (const item of told) all.set(keyOf(item), item);
+  return [...all.values()];
+}
+
+/** Names a policy. */
+export function policyKey({ account, policy }: { readonly account: string; readonly policy: string }): string {
+  return `${account}\n${policy}`;
 }
 
 /** Names a flow. */

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { PriceHistoryJson } from "@zml/protocol/admin";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import type { Gateway } from "../src/control/gateway.ts";
 import type { PricesReportJson } from "../src/cost/index.ts";
@@ -70,6 +71,9 @@ test("a price change of a feed turns the choice of the next decision within a se
     [2, 4],
     "the change is recorded",
   );
+  const history = await fetch(`${gateway.adminUrl}/admin/v1/prices/spot%2Feast%2Fh100%2Fspot/history?days=7`);
+  const { usd_per_gpu_hour, is_kept } = (await history.json()) as PriceHistoryJson;
+  assert.deepEqual([usd_per_gpu_hour, is_kept], [[2, 4], false]);
 });
 
 test("L05: a feed that never answers holds up neither the start nor a request, and the stated price counts", async (t) => {
@@ -108,6 +112,9 @@ test("prices of the last run count from the start on, until a fetch says otherwi
   };
   const second = await startOn(t, text, { storeFolder });
   await until("the price of the last run counts", () => priceOf(second.gateway) === 7);
+  const history = await fetch(`${second.gateway.adminUrl}/admin/v1/prices/spot%2Feast%2Fh100%2Fspot/history`);
+  const kept = (await history.json()) as PriceHistoryJson;
+  assert.deepEqual([kept.usd_per_gpu_hour, kept.is_kept], [[7], true], "and is told from the store");
   gate.resolve();
   await until("it is fetched", () => priceOf(second.gateway) === 2);
   await second.gateway.stop();

@@ -1,4 +1,5 @@
 import { type Following, rate } from "../live.ts";
+import { policyKey } from "../live-model.ts";
 import { Bar } from "../parts/bar.tsx";
 import { Card } from "../parts/card.tsx";
 import { Chart } from "../parts/chart.tsx";
@@ -78,8 +79,57 @@ export function AdmissionPage({ following }: { following: Following }) {
           max={1}
         />
       </div>
+      <Attainment following={following} />
       <Endings endings={now?.totals.endings ?? {}} />
     </section>
+  );
+}
+
+/** Policies whose requests have a target, the busiest first. */
+const POLICIES_MAX = 50;
+
+function Attainment({ following: { now, before } }: { following: Following }) {
+  const policies = (now?.attainment ?? []).toSorted((a, b) => b.judged - a.judged);
+  const was = new Map(before?.attainment.map((policy) => [policyKey(policy), policy]));
+  const isShared = new Set(policies.map(({ account }) => account)).size > 1;
+  return (
+    <Card title="Within target, by policy">
+      {policies.length === 0 && <p class="empty">No request of a policy with a target has ended yet.</p>}
+      {policies.length > 0 && (
+        <table>
+          <thead>
+            <tr>
+              <Head title="Policy" />
+              <Head title="Last seconds" isNumber />
+              <Head title="Since the start" isNumber />
+              <Head title="Requests" isNumber isMinor />
+            </tr>
+          </thead>
+          <tbody>
+            {policies.slice(0, POLICIES_MAX).map((policy) => {
+              const last = was.get(policyKey(policy));
+              const judged = policy.judged - (last?.judged ?? 0);
+              const recent =
+                judged > 0 && last !== undefined ? (policy.within_target - last.within_target) / judged : null;
+              return (
+                <tr key={policyKey(policy)}>
+                  <th scope="row">
+                    {isShared ? `${policy.account} · ` : ""}
+                    {policy.policy}
+                  </th>
+                  <td class="number">{percent(recent)}</td>
+                  <td class="number">
+                    <Bar share={policy.within_target / policy.judged} />
+                    <span class="figure">{percent(policy.within_target / policy.judged)}</span>
+                  </td>
+                  <td class="number minor">{count(policy.judged)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      )}
+    </Card>
   );
 }
 

@@ -1,4 +1,4 @@
-import type { PricesReportJson } from "@zml/protocol/admin";
+import type { PriceHistoryJson, PricesReportJson } from "@zml/protocol/admin";
 import { type Following, rate } from "../live.ts";
 import { Bar } from "../parts/bar.tsx";
 import { Card } from "../parts/card.tsx";
@@ -189,20 +189,25 @@ function PriceCharts({ prices }: { prices: PricesReportJson["prices"] }) {
   );
 }
 
+/** A price over 30 days, from the gateway's store; what the report remembers until that is there. */
 function PriceChart({ name, changes }: { name: string; changes: PricesReportJson["prices"][number]["changes"] }) {
-  // the last price holds until now
-  const atMs = [...changes.map(({ fetched_at_ms }) => fetched_at_ms), Date.now()];
-  const values = changes.map(({ usd_per_gpu_hour }) => usd_per_gpu_hour);
+  const { value } = useAnswer<PriceHistoryJson>(`/prices/${encodeURIComponent(name)}/history`, PRICE_HISTORY_EVERY_MS);
+  const isTold = value !== null && value.at_ms.length > 0;
+  const atMs = isTold ? value.at_ms : changes.map(({ fetched_at_ms }) => fetched_at_ms);
+  const prices = isTold ? value.usd_per_gpu_hour : changes.map(({ usd_per_gpu_hour }) => usd_per_gpu_hour);
   return (
     <Chart
       title={name}
-      atMs={atMs}
-      lines={[{ label: "per GPU-hour", values: [...values, values.at(-1) ?? null] }]}
+      // the last price holds until now
+      atMs={[...atMs, Date.now()]}
+      lines={[{ label: "per GPU-hour", values: [...prices, prices.at(-1) ?? null] }]}
       format={usd}
       isStepped
     />
   );
 }
+
+const PRICE_HISTORY_EVERY_MS = 60_000;
 
 interface FamilyCost {
   readonly name: string;

@@ -1,7 +1,7 @@
 /** A table of which only the rows that are seen exist: 1,000 nodes scroll as smoothly as ten. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 export interface TableColumn {
   readonly key: string;
@@ -32,7 +32,10 @@ export function VirtualTable(props: {
   useEffect(() => {
     const element = place.current;
     if (element === null) return;
-    const look = (): void => setView({ top: element.scrollTop, height: element.clientHeight });
+    const look = (): void => {
+      const [top, height] = [element.scrollTop, element.clientHeight];
+      setView((before) => (isSameView(before, top, height) ? before : { top, height }));
+    };
     const watch = new ResizeObserver(look);
     watch.observe(element);
     element.addEventListener("scroll", look, { passive: true });
@@ -42,7 +45,8 @@ export function VirtualTable(props: {
       element.removeEventListener("scroll", look);
     };
   }, []);
-  const first = Math.max(0, Math.floor(view.top / ROW_PX) - SPARE_ROWS);
+  // an even row first: striding over single rows would draw twice as often
+  const first = Math.max(0, (Math.floor(view.top / ROW_PX) - SPARE_ROWS) & ~1);
   const last = Math.min(rows.length, Math.ceil((view.top + view.height) / ROW_PX) + SPARE_ROWS);
   return (
     <section
@@ -74,13 +78,7 @@ export function VirtualTable(props: {
         <tbody>
           <Gap rows={first} />
           {rows.slice(first, last).map((row, order) => (
-            <tr key={row} aria-rowindex={first + order + 2}>
-              {columns.map(({ key, isNumber, isMinor, cell }) => (
-                <td key={key} class={classOf(isNumber, isMinor)}>
-                  {cell(row)}
-                </td>
-              ))}
-            </tr>
+            <Row key={row} row={row} place={first + order + 2} columns={columns} />
           ))}
           <Gap rows={rows.length - last} />
         </tbody>
@@ -89,9 +87,30 @@ export function VirtualTable(props: {
   );
 }
 
+/** A row that stays in sight while others come and go is not made anew. */
+function Row({ row, place, columns }: { row: number; place: number; columns: readonly TableColumn[] }) {
+  return useMemo(
+    () => (
+      <tr aria-rowindex={place}>
+        {columns.map(({ key, isNumber, isMinor, cell }) => (
+          <td key={key} class={classOf(isNumber, isMinor)}>
+            {cell(row)}
+          </td>
+        ))}
+      </tr>
+    ),
+    [row, place, columns],
+  );
+}
+
 /** Stands for rows that are not there. */
 function Gap({ rows }: { rows: number }) {
   return rows === 0 ? null : <tr style={{ height: `${rows * ROW_PX}px` }} />;
+}
+
+/** Whether the same rows are to be there. */
+function isSameView(before: { top: number; height: number }, top: number, height: number): boolean {
+  return height === before.height && Math.floor(top / ROW_PX) >> 1 === Math.floor(before.top / ROW_PX) >> 1;
 }
 
 function classOf(isNumber = false, isMinor = false): string {

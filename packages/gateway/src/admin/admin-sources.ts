@@ -10,12 +10,14 @@ import type {
   Json,
   MoneyJson,
   NodeActionJson,
+  PriceHistoryJson,
   PricesReportJson,
   StatusJson,
 } from "@zml/protocol/admin";
 import type { GatewayLog, LogControl } from "../control/gateway-log.ts";
 import type { ManagedObjects } from "../control/objects/managed-objects.ts";
 import type { ReloadResult } from "../control/reload.ts";
+import type { PriceHistoryQuestion } from "../cost/price-history-report.ts";
 import type { DecisionFilter, DecisionPage } from "../evidence/recent-decisions.ts";
 import type { DecisionTailQuestion } from "../evidence/tail-decisions.ts";
 import type { WhatIf, WhatIfAnswer } from "../evidence/what-if.ts";
@@ -39,6 +41,8 @@ export interface AdminSources {
   money(question: MoneyQuestion): MoneyJson;
   whatIf(call: RoutingCall, changes: WhatIf): WhatIfAnswer;
   prices(): PricesReportJson;
+  /** The prices of a key since a time, of the store where there is one. */
+  priceHistory(question: PriceHistoryQuestion): Promise<PriceHistoryJson>;
   discovery(): DiscoveryReportJson;
   readonly decisions: DecisionSource;
   /** All but the counts of objects. */

@@ -12,6 +12,7 @@ import {
   FLEET_ROUTES,
   GATEWAY_ROUTES,
   MONEY_ROWS_DEFAULT,
+  PRICE_DAYS_DEFAULT,
   RESOURCES,
   type RouteInput,
 } from "@zml/protocol/admin";
@@ -32,6 +33,8 @@ const placeSchema = z.union([
   z.strictObject({ chunk: z.int().min(0), skip: z.int().min(0).max(1_000_000) }),
 ]);
 
+const DAY_MS = 86_400_000;
+
 export function reportHandlers(): BoundRoute[] {
   return [
     bind(FLEET_ROUTES.fleet, (_input, { sources }) => ({ status: 200, body: sources.fleet() })),
@@ -48,6 +51,11 @@ export function reportHandlers(): BoundRoute[] {
       return { status: 200, body: principal.isOperator ? money : { ...money, fleet_usd_per_hour: null } };
     }),
     bind(FLEET_ROUTES.prices, (_input, { sources }) => ({ status: 200, body: sources.prices() })),
+    bind(FLEET_ROUTES.priceHistory, async ({ params, query }, { sources }) => {
+      const days = query.days ?? PRICE_DAYS_DEFAULT;
+      const sinceMs = Date.now() - days * DAY_MS;
+      return { status: 200, body: await sources.priceHistory({ key: params.key, sinceMs }) };
+    }),
     bind(FLEET_ROUTES.discovery, (_input, { sources }) => ({ status: 200, body: sources.discovery() })),
     bind(DECISION_ROUTES.list, async ({ query }, { principal, sources }) => {
       const account = query.account === undefined && principal.isOperator ? null : accountOf(principal, query.account);

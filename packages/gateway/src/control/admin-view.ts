@@ -5,12 +5,13 @@ import type { FleetReportJson } from "@zml/protocol/admin";
 import { adminAccess } from "../admin/admin-access.ts";
 import type { AdminSources } from "../admin/admin-sources.ts";
 import type { AdminAccess } from "../admin/authorize.ts";
-import { pricesReport } from "../cost/index.ts";
+import { priceHistory, pricesReport } from "../cost/index.ts";
 import { discoveryReport } from "../discovery/index.ts";
 import { type WhatIfSources, whatIf } from "../evidence/what-if.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import type { Configuration, Draft } from "./configuration.ts";
 import { type GatewayStatusSources, gatewayStatus } from "./gateway-status.ts";
+import type { KeptState } from "./kept-state.ts";
 import type { NameRegistry } from "./name-registry.ts";
 import { NodeActions } from "./node-actions.ts";
 import { workerKeys } from "./worker-view.ts";
@@ -23,6 +24,8 @@ export interface AdminParts
   readonly names: NameRegistry;
   readonly configuration: Configuration;
   readonly prices: Parameters<typeof pricesReport>[0];
+  /** Null: nothing outlives the process. */
+  readonly kept: Pick<KeptState, "priceHistory"> | null;
   readonly discovery: Parameters<typeof discoveryReport>[0];
   readonly telemetry: Telemetry;
   report(): FleetReportJson;
@@ -44,6 +47,7 @@ export function adminSources(parts: AdminParts): AdminSources {
     money: (question) => telemetry.moneyOf(question),
     whatIf: (call, changes) => whatIf(whatIfSources(parts), call, changes),
     prices: () => pricesReport(parts.prices, clock.nowMs()),
+    priceHistory: (question) => priceHistory(question, { book: parts.prices, kept: parts.kept }),
     discovery: () => discoveryReport(parts.discovery, clock.nowMs()),
     decisions: parts.decisions,
     status: () => gatewayStatus(parts),

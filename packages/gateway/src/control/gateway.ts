@@ -508,6 +508,7 @@ class RunningGateway implements Gateway {
 
   #adminParts(): AdminParts {
     return {
+      kept: this.#kept,
       productVersion: this.#options.productVersion ?? "unknown",
       log: this.#log,
       logControl: this.#logControl,

@@ -65,6 +65,15 @@ export class KeptState implements PriceHistory {
     return numbers;
   }
 
+  /** One key's prices since a time, oldest first, of more than `limit` the newest; null: the store can't tell. */
+  async priceHistory(key: string, sinceMs: number, limit: number): Promise<readonly StoredPrice[] | null> {
+    try {
+      return await this.#options.store.call("prices.history", { key, sinceMs, limit });
+    } catch {
+      return null;
+    }
+  }
+
   /** What the last process knew of timings; none when the store can't tell. */
   async loadTimings(): Promise<readonly StoredTiming[]> {
     try {

@@ -2,4 +2,5 @@
 
 export { PriceBook } from "./price-book.ts";
 export type { PriceHistory } from "./price-history.ts";
+export { priceHistory } from "./price-history-report.ts";
 export { type PricesReportJson, pricesReport } from "./price-report.ts";

@@ -44,7 +44,7 @@ export interface StoreCalls extends ObjectCalls, SpendCalls, TimingCalls {
   "prices.append": { args: { prices: readonly StoredPrice[]; forgetBeforeMs: number }; result: null };
   /** The newest price of each key. */
   "prices.latest": { args: null; result: readonly StoredPrice[] };
-  /** One key's prices since a time, oldest first, at most `limit`. */
+  /** One key's prices since a time, oldest first; of more than `limit` the newest. */
   "prices.history": { args: { key: string; sinceMs: number; limit: number }; result: readonly StoredPrice[] };
   /** Copies the whole store, consistently, into a new file. */
   "store.backup": { args: { path: string }; result: null };
@@ -89,7 +89,7 @@ export function createOperations(database: DatabaseSync): StoreOperations {
      WHERE observed_at_ms = (SELECT max(observed_at_ms) FROM prices AS other WHERE other.key = p.key)`,
   );
   const priceHistory = database.prepare(
-    `SELECT ${price} FROM prices WHERE key = ? AND observed_at_ms >= ? ORDER BY observed_at_ms LIMIT ?`,
+    `SELECT ${price} FROM prices WHERE key = ? AND observed_at_ms >= ? ORDER BY observed_at_ms DESC LIMIT ?`,
   );
   return {
     ...createObjectOperations(database),
@@ -107,7 +107,8 @@ export function createOperations(database: DatabaseSync): StoreOperations {
       return null;
     },
     "prices.latest": () => latestPrices.all() as unknown as StoredPrice[],
-    "prices.history": ({ key, sinceMs, limit }) => priceHistory.all(key, sinceMs, limit) as unknown as StoredPrice[],
+    "prices.history": ({ key, sinceMs, limit }) =>
+      (priceHistory.all(key, sinceMs, limit) as unknown as StoredPrice[]).reverse(),
     "store.backup": ({ path }) => {
       database.prepare("VACUUM INTO ?").run(path);
       return null;

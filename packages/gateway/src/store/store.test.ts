@@ -199,6 +199,17 @@ describe("the store", () => {
     );
   });
 
+  it("tells a price's newest changes when there are more than asked for, oldest first", async (t) => {
+    const store = await open(t, MEMORY);
+    const prices = Array.from({ length: 20 }, (_, at) => price("k", at, at));
+    await store.call("prices.append", { prices, forgetBeforeMs: 0 });
+    const history = await store.call("prices.history", { key: "k", sinceMs: 5, limit: 3 });
+    assert.deepEqual(
+      history.map(({ observedAtMs }) => observedAtMs),
+      [17, 18, 19],
+    );
+  });
+
   it("ends its thread while there is nothing to do, and starts it again for the next call", async (t) => {
     const store = await open(t, folderOf(t), { idleMs: 1 });
     for (let round = 0; round < 3; round++) {

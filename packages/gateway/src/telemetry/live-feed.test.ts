@@ -138,20 +138,22 @@ test("everything is told anew when a node joined, left, became another engine, o
   }
 });
 
-test("flows that did not change are not told again", () => {
+test("flows and targets that did not change are not told again", () => {
   const made = scene(1);
   const flow = (policy: string, requests: number): RequestFlow => {
     return { account: "default", policy, family: "H100", requests, delivered: requests };
   };
-  made.totals = { ...NO_TOTALS, flows: [flow("a", 1), flow("b", 1)] };
+  const target = (policy: string, judged: number) => ({ account: "default", policy, judged, within: 1 });
+  made.totals = { ...NO_TOTALS, flows: [flow("a", 1), flow("b", 1)], targets: [target("a", 1), target("b", 1)] };
   const first = made.ask();
   assert.equal(first.flows.length, 2);
-  made.totals = { ...NO_TOTALS, flows: [flow("a", 1), flow("b", 2)] };
+  made.totals = { ...NO_TOTALS, flows: [flow("a", 1), flow("b", 2)], targets: [target("a", 1), target("b", 2)] };
   made.nowMs += 1_000;
   assert.deepEqual(
     made.ask(first.mark).flows.map(({ policy, requests }) => [policy, requests]),
     [["b", 2]],
   );
+  assert.deepEqual(made.ask(first.mark).attainment, [{ account: "default", policy: "b", judged: 2, within_target: 1 }]);
 });
 
 test("the fleet is read once per step for all readers, and never while nobody asks", () => {

@@ -12,7 +12,7 @@ import type { FleetNode } from "../control/fleet.ts";
 import { stateOf } from "../control/fleet-report.ts";
 import { partsOf } from "../control/node-truth.ts";
 import type { MoneyTotals } from "./money.ts";
-import type { RequestFlow, RequestTotals } from "./request-metrics.ts";
+import type { RequestFlow, RequestTotals, TargetCount } from "./request-metrics.ts";
 
 /** Flows in one answer: the largest. More than that nobody tells apart in a picture. */
 const FLOWS_MAX = 200;
@@ -66,6 +66,11 @@ interface Column {
   readonly changedAt: Uint32Array;
 }
 
+interface SeenTarget {
+  readonly target: TargetCount;
+  readonly changedAt: number;
+}
+
 interface SeenFlow {
   flow: RequestFlow;
   changedAt: number;
@@ -95,6 +100,7 @@ export class LiveFeed {
   #layout = 0;
   #columns = emptyColumns(0);
   #flows = new Map<string, SeenFlow>();
+  #targets = new Map<string, SeenTarget>();
   #step: Step | null = null;
 
   /** @param start tells this process from the one before, lower-case letters and digits. */
@@ -133,6 +139,7 @@ export class LiveFeed {
     const totals = this.#sources.totals();
     this.#readColumns(number, clockMs, totals);
     this.#readFlows(number, totals);
+    this.#readTargets(number, totals);
     this.#step = {
       number,
       clockMs,
@@ -215,6 +222,19 @@ export class LiveFeed {
     this.#flows = seen;
   }
 
+  #readTargets(number: number, { targets }: RequestTotals): void {
+    const largest =
+      targets.length <= FLOWS_MAX ? targets : targets.toSorted((a, b) => b.judged - a.judged).slice(0, FLOWS_MAX);
+    const seen = new Map<string, SeenTarget>();
+    for (const target of largest) {
+      const key = `${target.account}\n${target.policy}`;
+      const before = this.#targets.get(key);
+      const isSame = before?.target.judged === target.judged;
+      seen.set(key, { target, changedAt: isSame ? before.changedAt : number });
+    }
+    this.#targets = seen;
+  }
+
   #totalsJson(totals: RequestTotals): LiveJson["totals"] {
     const { depth, in_flight, price_usd_per_hour } = this.#columns;
     const { costUsd, failedUsd, comparedUsd, baselineUsd } = this.#sources.money();
@@ -251,6 +271,9 @@ export class LiveFeed {
         COLUMNS.map((name) => [name, columnJson(this.#columns[name], known)]),
       ) as unknown as LiveJson["columns"],
       totals: step.totals,
+      attainment: [...this.#targets.values()]
+        .filter(({ changedAt }) => changedAt > known)
+        .map(({ target: { account, policy, judged, within } }) => ({ account, policy, judged, within_target: within })),
       flows: [...this.#flows.values()].filter(({ changedAt }) => changedAt > known).map(({ flow }) => flow),
     };
   }

@@ -65,6 +65,15 @@ export interface RequestFlow {
   delivered: number;
 }
 
+/** Requests of one policy that had a target for the whole response. */
+export interface TargetCount {
+  readonly account: string;
+  readonly policy: string;
+  readonly judged: number;
+  /** Of them, those that met it. */
+  readonly within: number;
+}
+
 /** Counts since the start. */
 export interface RequestTotals {
   readonly requests: number;
@@ -76,6 +85,8 @@ export interface RequestTotals {
   /** Requests that had a target for the whole response, and those that met it. */
   readonly judged: number;
   readonly withinTarget: number;
+  /** The same by policy. */
+  readonly targets: readonly TargetCount[];
   readonly inputTokens: number;
   readonly outputTokens: number;
 }
@@ -342,6 +353,10 @@ export class RequestMetrics {
       redispatches: this.#redispatches,
       judged: sum(targets.map(({ judged }) => judged)),
       withinTarget: sum(targets.map(({ met }) => met)),
+      targets: Array.from(this.#targets, ([index, { judged, met }]) => {
+        const { account = "", policy = "" } = scoped(policies, index, "policy");
+        return { account, policy, judged, within: met };
+      }),
       inputTokens: sum(served.map(({ inputTokens }) => inputTokens)),
       outputTokens: sum(served.map(({ outputTokens }) => outputTokens)),
     };

@@ -72,6 +72,16 @@ export const liveSchema = z
         price_usd_per_hour: z.number().nullable().describe("Of the fleet, at known prices."),
       })
       .describe("Since the start, where nothing else is said."),
+    attainment: z
+      .array(
+        z.object({
+          account: z.string(),
+          policy: z.string(),
+          judged: z.number().describe("Requests with a target for the whole response."),
+          within_target: z.number().describe("Of them, those that were served within it."),
+        }),
+      )
+      .describe("Since the start by policy: those that changed since `since`."),
     flows: z
       .array(
         z.object({

@@ -36,7 +36,13 @@ import { historySchema, liveQuery, liveSchema } from "./live.ts";
 import { moneyQuery, moneySchema } from "./money.ts";
 import { ALL_OBJECT_ROUTES } from "./object-routes.ts";
 import { type RouteContract, route } from "./route-contract.ts";
-import { discoveryReportSchema, pricesReportSchema } from "./sources.ts";
+import {
+  discoveryReportSchema,
+  priceHistoryParams,
+  priceHistoryQuery,
+  priceHistorySchema,
+  pricesReportSchema,
+} from "./sources.ts";
 import { whatIfBody, whatIfSchema } from "./what-if.ts";
 
 /** Every route of the admin port: the one list that is registered, documented and walked by tests. */
@@ -316,6 +322,15 @@ export const FLEET_ROUTES = {
     path: "/admin/v1/prices",
     summary: "Price feeds and the provider cost table",
     answers: { 200: { description: "The prices.", schema: pricesReportSchema } },
+  }),
+  priceHistory: route({
+    ...report,
+    id: "get_price_history",
+    path: "/admin/v1/prices/{key}/history",
+    summary: "What one price was",
+    params: priceHistoryParams,
+    query: priceHistoryQuery,
+    answers: { 200: { description: "Its changes.", schema: priceHistorySchema } },
   }),
   discovery: route({
     ...report,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Json } from "./fields.ts";
+import { type Json, queryInteger } from "./fields.ts";
 
 /** Where prices and nodes come from. Unknown numbers are null; no text holds a secret. */
 
@@ -54,6 +54,29 @@ export const pricesReportSchema = z
 export type PricesReportJson = Json<z.output<typeof pricesReportSchema>>;
 export type FeedReportJson = PricesReportJson["feeds"][number];
 export type PriceReportJson = PricesReportJson["prices"][number];
+
+/** Days that a price history goes back, where nothing else is asked for. */
+export const PRICE_DAYS_DEFAULT = 30;
+
+export const priceHistoryParams = z.strictObject({
+  key: z.string().min(1).max(512).describe("Of a price, as `GET /admin/v1/prices` names it; its `/` as `%2F`."),
+});
+
+export const priceHistoryQuery = z.strictObject({
+  days: queryInteger({ min: 1, max: 365 }).optional().describe(`How far back. Default: ${PRICE_DAYS_DEFAULT}.`),
+});
+
+export const priceHistorySchema = z
+  .object({
+    key: z.string(),
+    at_ms: z.array(z.number()).describe("Since when each price holds, Unix ms, rising."),
+    usd_per_gpu_hour: z.array(z.number()),
+    is_cut: z.boolean().describe("There were more changes than one answer has: these are the newest."),
+    is_kept: z.boolean().describe("False: without a store, only the last changes are remembered, since the start."),
+  })
+  .meta({ id: "PriceHistory", description: "Changes of one price." });
+
+export type PriceHistoryJson = Json<z.output<typeof priceHistorySchema>>;
 
 const sourceReportSchema = z
   .object({

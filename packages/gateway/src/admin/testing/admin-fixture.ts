@@ -163,6 +163,7 @@ function cannedSources(
       refusal: { kind: "refused", code: "model_not_found", name: call.model, known: [] },
     }),
     prices: () => ({ feeds: [], prices: [] }),
+    priceHistory: async ({ key }) => ({ key, at_ms: [], usd_per_gpu_hour: [], is_cut: false, is_kept: false }),
     discovery: () => ({ sources: [] }),
     decisions: {
       find: async () => null,

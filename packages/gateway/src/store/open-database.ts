@@ -1,8 +1,9 @@
 /** Opens the store's file, or says in words why it can't be. Runs on the store's own thread. */
 
-import { mkdirSync } from "node:fs";
+import { mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
 import { MIGRATIONS } from "./migrations.ts";
 import { StoreFault, toStoreFault } from "./store-fault.ts";
 import { MEMORY } from "./store-messages.ts";
@@ -32,6 +33,36 @@ export function openDatabase(path: string, migrations: readonly string[] = MIGRA
     throw toStoreFault(error, path);
   }
 }
+
+/**
+ * Opens what is there for reading: on a disk that takes no writes a gateway starts with what its store holds. It sees no
+ * later write of anybody.
+ *
+ * @throws StoreFault also when the file has to be migrated first.
+ */
+export function openForReading(path: string, migrations: readonly string[] = MIGRATIONS): DatabaseSync {
+  let database: DatabaseSync | null = null;
+  try {
+    const file = pathToFileURL(path);
+    // where nothing can be written, there is no room for the index of a log, and none is needed when the log is empty
+    if ((statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) === 0) file.searchParams.set("immutable", "1");
+    database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    const version = versionOf(database);
+    if (version !== migrations.length) {
+      throw new StoreFault(
+        "read_only",
+        `the store ${path} has version ${version}, this ZML needs ${migrations.length}, and it can't be written: ` +
+          HINT_READ_ONLY,
+      );
+    }
+    return database;
+  } catch (error) {
+    database?.close();
+    throw toStoreFault(error, path);
+  }
+}
+
+const HINT_READ_ONLY = "let this user write there, or name another store.path";
 
 function migrate(database: DatabaseSync, path: string, migrations: readonly string[]): void {
   if (versionOf(database) === migrations.length) return;

@@ -9,6 +9,8 @@ const STORE_FAULTS = [
   "locked",
   "disk_full",
   "read_only",
+  /** The system refused to read or write the file: a failing disk, or a limit on the size of files. */
+  "disk_error",
   /** Folder or file can't be made or read. */
   "unreachable",
   /** Another gateway wrote what this one wanted to change. */
@@ -46,7 +48,7 @@ const KIND_OF_SQLITE: Readonly<Record<number, StoreFaultKind>> = {
   5: "locked",
   6: "locked",
   8: "read_only",
-  10: "unreachable",
+  10: "disk_error",
   11: "corrupt",
   13: "disk_full",
   14: "unreachable",
@@ -58,6 +60,8 @@ const KIND_OF_SYSTEM: Readonly<Record<string, StoreFaultKind>> = {
   ENOSPC: "disk_full",
   EDQUOT: "disk_full",
   EROFS: "read_only",
+  EFBIG: "disk_error",
+  EIO: "disk_error",
   EACCES: "unreachable",
   EPERM: "unreachable",
   ENOTDIR: "unreachable",
@@ -71,6 +75,7 @@ const HINTS: Readonly<Record<StoreFaultKind, string>> = {
   locked: "another process holds it; end that, or give each gateway its own store.path",
   disk_full: "free some space",
   read_only: "let this user write there, or name another store.path",
+  disk_error: "look at the system's log of the disk, and at the limits of this process (ulimit -f)",
   unreachable: "check that the folder exists and that this user may write there",
   conflict: "give each gateway its own store.path",
   overloaded: "try again",

@@ -3,37 +3,70 @@
 import type { DatabaseSync } from "node:sqlite";
 import { parentPort, workerData } from "node:worker_threads";
 import { assert } from "@zml/engine";
-import { openDatabase } from "./open-database.ts";
+import { openDatabase, openForReading } from "./open-database.ts";
 import { createOperations, type StoreCallName, type StoreOperations, WITHOUT_TRANSACTION } from "./operations.ts";
-import { toStoreFault } from "./store-fault.ts";
+import { StoreFault, type StoreFaultKind, toStoreFault } from "./store-fault.ts";
 import type { FromStoreThread, StoreThreadStart, ToStoreThread } from "./store-messages.ts";
 
 const { path } = workerData as StoreThreadStart;
 assert(parentPort !== null, "the store's thread is started by the gateway");
 const port = parentPort;
 
-let open: { readonly database: DatabaseSync; readonly operations: StoreOperations } | null = null;
+interface OpenStore {
+  readonly database: DatabaseSync;
+  readonly operations: StoreOperations;
+  /** Nothing can be written; what is there can be read. */
+  readonly isReadOnly: boolean;
+}
+
+let open: OpenStore | null = null;
 
 function answer(message: FromStoreThread): void {
   port.postMessage(message);
 }
 
-/** Opens at the first call, and again after the file could not be opened. */
-function opened(): NonNullable<typeof open> {
-  if (open === null) {
-    const database = openDatabase(path);
-    open = { database, operations: createOperations(database) };
+/** Opens at the first call, and again while the file can't be opened, or only for reading. */
+function opened(): OpenStore {
+  if (open === null || open.isReadOnly) {
+    const before = open;
+    try {
+      open = openedAs(openDatabase(path), false);
+    } catch (error) {
+      open = before ?? readable(error);
+      return open;
+    }
+    before?.database.close();
   }
   return open;
 }
 
+/** What can be read although it can't be opened for writing. @throws why it can't be opened for writing. */
+function readable(error: unknown): OpenStore {
+  if (!(error instanceof StoreFault) || !UNWRITABLE.has(error.kind)) throw error;
+  let database: DatabaseSync;
+  try {
+    database = openForReading(path);
+  } catch (second) {
+    // that it has to be migrated first is the better reason
+    throw second instanceof StoreFault && second.kind === "read_only" ? second : error;
+  }
+  return openedAs(database, true);
+}
+
+function openedAs(database: DatabaseSync, isReadOnly: boolean): OpenStore {
+  return { database, operations: createOperations(database), isReadOnly };
+}
+
+/** Faults behind which a file may still be read. */
+const UNWRITABLE: ReadonlySet<StoreFaultKind> = new Set(["read_only", "unreachable", "disk_full", "disk_error"]);
+
 /** @param name null: nothing but the opening. */
 function run(name: StoreCallName | null, args: unknown): unknown {
-  const { database, operations } = opened();
+  const { database, operations, isReadOnly } = opened();
   if (name === null) return null;
   const operation = operations[name] as (args: unknown) => unknown;
   if (WITHOUT_TRANSACTION.has(name)) return operation(args);
-  database.exec("BEGIN IMMEDIATE");
+  database.exec(isReadOnly ? "BEGIN" : "BEGIN IMMEDIATE");
   try {
     const result = operation(args);
     database.exec("COMMIT");

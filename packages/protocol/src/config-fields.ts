@@ -102,8 +102,16 @@ export function name(what: string) {
     .regex(NAME_PATTERN, {
       error: (issue) =>
         `expected ${what} of 1 to 128 characters out of A-Z a-z 0-9 . _ : / -, got ${shown(issue.input)}`,
-    });
+    })
+    .refine(isAddressable, { error: (issue) => `expected ${what} ${ADDRESSABLE}, got ${shown(issue.input)}` });
 }
+
+/** Clients take `.` and `..` for steps of a path, written out and as `%2e`: no address leads to what has such a name. */
+function isAddressable(value: string): boolean {
+  return value !== "." && value !== "..";
+}
+
+const ADDRESSABLE = "that an address can hold: neither . nor .. alone";
 
 /** YAML reads `name: 100` as a number: the cure is a pair of quotes. */
 function quoteIt(value: unknown): string {
@@ -118,7 +126,8 @@ export function modelName() {
     .string({ error: (issue) => `expected a model name, got ${shown(issue.input)}${quoteIt(issue.input)}` })
     .refine(isModelName, {
       error: (issue) => `expected a model name of 1 to 256 bytes without control characters, got ${shown(issue.input)}`,
-    });
+    })
+    .refine(isAddressable, { error: (issue) => `expected a model name ${ADDRESSABLE}, got ${shown(issue.input)}` });
 }
 
 /** Whether callers and nodes may use this as a model's name. */

@@ -91,6 +91,15 @@ describe("what is wrong is said with what stands there and what to write", () =>
       { data: { tls: { cert_file: "cert.pem" } } },
       ["data.tls.key_file: expected a path, got nothing"],
     ],
+    [
+      "names that no address can hold",
+      { nodes: [{ ...node, id: "..", models: ["."] }], models: [{ name: ".." }] },
+      [
+        'models[0].name: expected a model name that an address can hold: neither . nor .. alone, got ".."',
+        'nodes[0].id: expected a node id that an address can hold: neither . nor .. alone, got ".."',
+        'nodes[0].models[0]: expected a model name that an address can hold: neither . nor .. alone, got "."',
+      ],
+    ],
     ["a slip in a key", { timouts: {} }, ['timouts: unknown key "timouts": did you mean timeouts?']],
     [
       "a key without its unit",

@@ -96,6 +96,25 @@ test("keys that are there, that the file has, that are none or wrong are refused
   );
 });
 
+test("no file locks operators out of the admin port either", async (t) => {
+  const env = { OPS_KEY: "ops-secret", TENANT_KEY: "tenant-secret" };
+  const accounts = "accounts: [{ name: research }]\n";
+  const tenant = "{ name: t, account: research, value_env: TENANT_KEY, scopes: [admin] }";
+  const ops = "{ name: o, value_env: OPS_KEY, scopes: [admin] }";
+  const { gateway, write } = await startOn(t, `${PORTS}${accounts}`, { env, storeFolder: folder(t) });
+  write(`${PORTS}${accounts}keys: [${tenant}]\n`);
+  const refusedFile = await gateway.reload();
+  assert.ok(refusedFile.kind === "refused", JSON.stringify(refusedFile));
+  assert.match(refusedFile.problems.join("\n"), /operators would be locked out.*give default one in the file/);
+  assert.equal(gateway.objects.get("key", "research", "t"), null);
+  write(`${PORTS}${accounts}keys: [${tenant}, ${ops}]\n`);
+  assert.equal((await gateway.reload()).kind, "applied");
+  write(`${PORTS}${accounts}keys: [${tenant}]\n`);
+  assert.equal((await gateway.reload()).kind, "refused");
+  done(await gateway.objects.mintKey("default", "ops", { scopes: ["admin"] }, OPS));
+  assert.equal((await gateway.reload()).kind, "applied", "a key that the gateway made is one of theirs too");
+});
+
 test("no change of keys locks operators out of the admin port: other accounts' admin keys come after one of theirs", async (t) => {
   const { gateway } = await startOn(t, `${PORTS}accounts: [{ name: acme }]\n`, { storeFolder: folder(t) });
   const { objects, adminUrl } = gateway;

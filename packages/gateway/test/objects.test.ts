@@ -97,6 +97,25 @@ test("what the file declares is not the API's to change, and the file can't take
   assert.equal(objects.get("policy", "default", "other"), null, "refused as a whole");
 });
 
+test("where the file is, is told to operators only", async (t) => {
+  const text = `${PORTS}accounts: [{ name: research }]\npolicies: [{ name: ours, account: research }]\n`;
+  const { gateway, path } = await startOn(t, text, { storeFolder: folder(t) });
+  const { objects } = gateway;
+  const tenant = { kind: "key", name: "r", account: "research" } as const;
+  const asked = (actor: typeof OPS) => objects.put("policy", "research", "ours", {}, UNCONDITIONAL, actor);
+  assert.ok(refused(await asked(OPS), "owned_by_file").includes(path));
+  assert.equal(
+    refused(await asked(tenant), "owned_by_file"),
+    ": the policy ours of the account research is declared in the configuration file",
+  );
+  // a refusal that names what the file says otherwise
+  done(await objects.put("policy", "research", "theirs", {}, UNCONDITIONAL, OPS));
+  const model = { models: [{ name: "m", account: "research", policy: "theirs" }] };
+  assert.equal((await objects.apply(model, { isDryRun: false, prune: false, actor: OPS })).kind, "applied");
+  const inUse = refused(await objects.remove("policy", "research", "theirs", UNCONDITIONAL, tenant), "in_use");
+  assert.ok(!inUse.includes(path), inUse);
+});
+
 test("a part of a file is applied as one version, shown before, and nothing of it when something is wrong", async (t) => {
   const { gateway } = await startOn(t, `${PORTS}policies: [{ name: ours }]\n`, { storeFolder: folder(t) });
   const { objects } = gateway;

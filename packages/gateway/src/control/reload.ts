@@ -10,6 +10,7 @@ import { type Configuration, type Draft, isReadFile } from "./configuration.ts";
 import type { GatewayLog } from "./gateway-log.ts";
 import type { Audit } from "./objects/audit.ts";
 import { fileChanges } from "./objects/file-diff.ts";
+import { LOCKOUT, locksOut } from "./objects/lockout.ts";
 import type { AppliedVersion } from "./objects/managed-objects.ts";
 import { actionOf } from "./objects/object-changes.ts";
 import { problemWords } from "./objects/refusals.ts";
@@ -23,6 +24,9 @@ export type ReloadResult =
 /** Reads the file anew; null: nothing in it has changed since `before` was read. */
 export type ReadAgain = (before: Draft) => ReadConfigResult | null | Promise<ReadConfigResult | null>;
 
+/** Whether the file is as it was when `before` was read, told at once. */
+export type IsAsRead = (before: Draft) => boolean;
+
 /** What became of a reload, and when. */
 export interface LastReload {
   /** RFC 3339. */
@@ -35,6 +39,7 @@ export interface FileReloadsOptions {
   readonly configuration: Configuration;
   /** Reads the file anew; absent: there is none. */
   readonly readAgain: ReadAgain | undefined;
+  readonly isAsRead: IsAsRead;
   readonly isStopping: () => boolean;
   readonly audit: Audit;
   readonly log: GatewayLog;
@@ -65,15 +70,19 @@ export class FileReloads {
   }
 
   /** @param isFirstLook the watch looked for the first time; nobody asked. */
-  reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
-    return this.#options.configuration.inTurn(async () => {
-      const result = await this.#reload(isFirstLook);
-      if (!isFirstLook || result.kind !== "unchanged") {
-        const problems = result.kind === "refused" ? result.problems : [];
-        this.#last = { at: new Date().toISOString(), kind: result.kind, problems };
-      }
-      return result;
-    });
+  async reload({ isFirstLook = false } = {}): Promise<ReloadResult> {
+    const { configuration, isAsRead, isStopping } = this.#options;
+    // not behind the changes that are under way: none of them changes the file, and this one changes nothing
+    if (!isStopping() && isAsRead(configuration.inForce)) return this.#note(this.#unchanged(isFirstLook), isFirstLook);
+    return configuration.inTurn(async () => this.#note(await this.#reload(isFirstLook), isFirstLook));
+  }
+
+  #note(result: ReloadResult, isFirstLook: boolean): ReloadResult {
+    if (!isFirstLook || result.kind !== "unchanged") {
+      const problems = result.kind === "refused" ? result.problems : [];
+      this.#last = { at: new Date().toISOString(), kind: result.kind, problems };
+    }
+    return result;
   }
 
   /** For the watch: a reload that says in the log what went wrong. */
@@ -101,6 +110,9 @@ export class FileReloads {
       // its lines may be others
       configuration.begin(draft);
       return this.#unchanged(isFirstLook);
+    }
+    if (locksOut(before.config, draft.config, Date.now())) {
+      return this.#refuse([`${LOCKOUT.message}: give ${DEFAULT_ACCOUNT} one in the file, or ${LOCKOUT.hint}`]);
     }
     const applied = await configuration.apply(draft);
     this.#applied += 1;

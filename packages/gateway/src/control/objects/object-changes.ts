@@ -1,10 +1,11 @@
 /** Changes of what the API owns: checked with everything else, kept, put in force. All of them or none. */
 
-import { type Config, DEFAULT_ACCOUNT, formatPath, type KeyConfig } from "@zml/protocol";
+import { type Config, formatPath } from "@zml/protocol";
 import type { StoredDigest } from "../../store/object-operations.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import type { Configuration, DraftProblem } from "../configuration.ts";
 import type { Audit, AuditEntry } from "./audit.ts";
+import { LOCKOUT, locksOut } from "./lockout.ts";
 import type {
   Actor,
   AppliedVersion,
@@ -98,18 +99,9 @@ export class ObjectChanges {
     return { kind: "made", objects: puts, ...applied, warnings };
   }
 
-  /**
-   * The first admin key closes a port that was open. If that key is another account's, or the last of the operators' goes
-   * and such a key stays, no operator could ever undo it here.
-   */
   #refuseLockout(next: Config): WriteRefusal | null {
     const { configuration, nowMs } = this.#options;
-    if (isLockedOut(configuration.config, nowMs()) || !isLockedOut(next, nowMs())) return null;
-    return refusal(
-      "invalid",
-      `operators would be locked out: only other accounts would have keys of the scope admin, and ${DEFAULT_ACCOUNT} none`,
-      `first make one of its own: zml keys create NAME --account ${DEFAULT_ACCOUNT} --scope admin`,
-    );
+    return locksOut(configuration.config, next, nowMs()) ? refusal("invalid", LOCKOUT.message, LOCKOUT.hint) : null;
   }
 
   /** The API's objects after the changes, and those of them that are new or others than before. */
@@ -138,13 +130,6 @@ export class ObjectChanges {
     });
     return { api, puts };
   }
-}
-
-function isLockedOut({ keys }: Config, nowMs: number): boolean {
-  const admins = keys.filter(({ scopes }) => scopes.includes("admin"));
-  const isOperators = ({ account, expiresAt }: KeyConfig) =>
-    account === DEFAULT_ACCOUNT && (expiresAt === null || Date.parse(expiresAt) > nowMs);
-  return admins.length > 0 && !admins.some(isOperators);
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };

@@ -1,6 +1,6 @@
 /** Why a change of objects is refused, in words. Pure. */
 
-import { type ConfigIssue, type ConfigPath, formatPath } from "@zml/protocol";
+import { type ConfigIssue, type ConfigPath, DEFAULT_ACCOUNT, formatPath } from "@zml/protocol";
 import { type ConfigProblem, formatProblems } from "../../config/config-problem.ts";
 import type { ConfigSource } from "../../config/read-config.ts";
 import type { StoreFault } from "../../store/store-fault.ts";
@@ -17,6 +17,17 @@ import { keyText, nameField, objectsOf, objectWords } from "./object-lists.ts";
 
 export function refusal(code: WriteRefusalCode, message: string, hint: string | null = null): WriteRefusal {
   return { kind: "refused", code, problems: [{ path: [], message, hint }] };
+}
+
+/** How other accounts hear of the file: where it is, is the operator's. */
+const THE_FILE = "the configuration file";
+
+/** The file as somebody of this account may know it. */
+export function sourceFor(account: string, source: ConfigSource): ConfigSource {
+  if (account === DEFAULT_ACCOUNT) return source;
+  const locate = (issues: readonly ConfigIssue[]) =>
+    source.locate(issues).map((problem) => ({ ...problem, file: THE_FILE }));
+  return { ...source, fileName: THE_FILE, locate };
 }
 
 /** The refusal of a write to what somebody else owns, with the line of the file; null: it is the API's, or nobody's. */
@@ -38,7 +49,8 @@ export function refuseOthers(key: ObjectKey, current: ManagedObject | null, sour
 /** `zml.yaml:12`: where the file declares an object. */
 function lineOf(key: ObjectKey, source: ConfigSource): string {
   const listed = objectsOf(source.value, key.kind).find((one) => keyText(one.key) === keyText(key));
-  if (listed === undefined) return source.fileName;
+  // a line is for those who can open the file
+  if (listed === undefined || source.fileName === THE_FILE) return source.fileName;
   const [place] = source.locate([
     { path: [...listed.path, nameField(key.kind)], at: "value", message: "", hint: null },
   ]);

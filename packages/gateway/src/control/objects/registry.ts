@@ -1,8 +1,9 @@
 /** The managed objects of a running gateway: reads what is in force, changes what the API owns. */
 
 import { isDeepStrictEqual } from "node:util";
-import { type ConfigPath, hasAccount, type ObjectKind } from "@zml/protocol";
+import { hasAccount, type ObjectKind } from "@zml/protocol";
 import { keyDigest } from "../../config/key-digest.ts";
+import type { ConfigSource } from "../../config/read-config.ts";
 import type { FoundEntry } from "../../discovery/index.ts";
 import type { AuditQuery, StoredDigest } from "../../store/object-operations.ts";
 import type { Store } from "../../store/store.ts";
@@ -32,8 +33,17 @@ import { afterRotation, mintSecret } from "./minted-secret.ts";
 import { actionOf, type ObjectChanges, type PlannedChange } from "./object-changes.ts";
 import { ObjectList, ofApi } from "./object-list.ts";
 import { keyText, nameField, objectWords, specOf } from "./object-lists.ts";
-import { planOf, planTag } from "./partial-file.ts";
-import { inUse, problemsFor, problemsIn, refusal, refuseCondition, refuseOthers, refuseStore } from "./refusals.ts";
+import { type Plan, planOf, planTag } from "./partial-file.ts";
+import {
+  inUse,
+  problemsFor,
+  problemsIn,
+  refusal,
+  refuseCondition,
+  refuseOthers,
+  refuseStore,
+  sourceFor,
+} from "./refusals.ts";
 
 export interface RegistryOptions {
   readonly configuration: Configuration;
@@ -74,7 +84,7 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = this.#refuse(key, current, condition);
+      const refused = this.#refuse(key, current, condition, actor);
       if (refused !== null) return refused;
       if (kind === "key" && current === null) {
         return refusal("not_found", `there is no ${objectWords(key)}`, "the gateway makes keys: POST /admin/v1/keys");
@@ -96,7 +106,7 @@ export class Registry implements ManagedObjects {
     const key = { kind, account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = this.#refuse(key, current, condition);
+      const refused = this.#refuse(key, current, condition, actor);
       if (refused !== null) return refused;
       if (current === null) return refusal("not_found", `there is no ${objectWords(key)}`);
       return this.#change({ key, before: current, after: null }, actor);
@@ -108,7 +118,7 @@ export class Registry implements ManagedObjects {
     { isDryRun, actor, prune, ifMatch = null }: Parameters<ManagedObjects["apply"]>[1],
   ): Promise<ApplyResult> {
     return this.#inTurn<ApplyResult>(async () => {
-      const plan = planOf(file, this.#current(), { source: this.#options.configuration.inForce.source, prune });
+      const plan = planOf(file, this.#current(), { source: this.#sourceFor(actor), prune });
       if ("code" in plan) return plan;
       const changes = plan.changes.map((change) => ({
         ...change.key,
@@ -126,11 +136,11 @@ export class Registry implements ManagedObjects {
       if (isDryRun) {
         const checked = this.#options.changes.check(plan.changes);
         if ("code" in checked) return checked;
-        if ("problems" in checked) return this.#refusePart(plan.pathOf, checked.problems);
+        if ("problems" in checked) return this.#refusePart(plan, checked.problems, actor);
         return { ...same, version: null, warnings: checked.warnings };
       }
       const made = await this.#options.changes.make(plan.changes, actor);
-      if (made.kind === "wrong") return this.#refusePart(plan.pathOf, made.problems);
+      if (made.kind === "wrong") return this.#refusePart(plan, made.problems, actor);
       if (made.kind === "refused") return made;
       const { isAcknowledged, warnings } = made;
       return { kind: "applied", changes, version: made.version, isAcknowledged, warnings, planTag: null };
@@ -141,7 +151,7 @@ export class Registry implements ManagedObjects {
     const key: ObjectKey = { kind: "key", account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current, this.#options.configuration.inForce.source);
+      const refused = refuseOthers(key, current, this.#sourceFor(actor));
       if (refused !== null) return refused;
       if (current !== null) {
         return refusal(
@@ -166,7 +176,7 @@ export class Registry implements ManagedObjects {
     const key: ObjectKey = { kind: "key", account, name };
     return this.#inTurn(async () => {
       const current = this.#current().get(key);
-      const refused = refuseOthers(key, current, this.#options.configuration.inForce.source);
+      const refused = refuseOthers(key, current, this.#sourceFor(actor));
       if (refused !== null) return refused;
       if (current === null) return refusal("not_found", `there is no ${objectWords(key)}`);
       const before = this.#options.configuration.inForce.api.get(keyText(key))?.digests ?? [];
@@ -223,7 +233,7 @@ export class Registry implements ManagedObjects {
   async #change(change: PlannedChange, actor: Actor, pepperCheck: string | null = null): Promise<WriteResult> {
     const made = await this.#options.changes.make([change], actor, pepperCheck);
     if (made.kind === "refused") return made;
-    const { source } = this.#options.configuration.inForce;
+    const source = this.#sourceFor(actor);
     if (made.kind === "wrong") {
       if (change.after === null) return inUse(change.key, made.problems, source);
       return { kind: "refused", code: "invalid", problems: problemsFor(change.key, made.problems, source) };
@@ -234,9 +244,8 @@ export class Registry implements ManagedObjects {
     return { kind: "written", action: actionOf(change), object, version, isAcknowledged, warnings };
   }
 
-  #refusePart(pathOf: ReadonlyMap<string, ConfigPath>, problems: readonly DraftProblem[]): WriteRefusal {
-    const { source } = this.#options.configuration.inForce;
-    return { kind: "refused", code: "invalid", problems: problemsIn(pathOf, problems, source) };
+  #refusePart(plan: Plan, problems: readonly DraftProblem[], actor: Actor): WriteRefusal {
+    return { kind: "refused", code: "invalid", problems: problemsIn(plan.pathOf, problems, this.#sourceFor(actor)) };
   }
 
   /** One change at a time, each on what the store holds. */
@@ -260,11 +269,13 @@ export class Registry implements ManagedObjects {
     return this.#list as ObjectList;
   }
 
+  #sourceFor({ account }: Actor): ConfigSource {
+    return sourceFor(account, this.#options.configuration.inForce.source);
+  }
+
   /** Why a write of the object is refused whatever it says: somebody else owns it, or it changed meanwhile. */
-  #refuse(key: ObjectKey, current: ManagedObject | null, condition: WriteCondition): WriteRefusal | null {
-    return (
-      refuseOthers(key, current, this.#options.configuration.inForce.source) ?? refuseCondition(key, current, condition)
-    );
+  #refuse(key: ObjectKey, current: ManagedObject | null, condition: WriteCondition, actor: Actor): WriteRefusal | null {
+    return refuseOthers(key, current, this.#sourceFor(actor)) ?? refuseCondition(key, current, condition);
   }
 
   #unchanged(object: ManagedObject): WriteDone {

@@ -6,7 +6,11 @@
 import { once } from "node:events";
 import { BroadcastChannel } from "node:worker_threads";
 import { formatProblems, startGateway } from "zml";
-import { readConfigFile, readConfigFileAgain } from "../../packages/gateway/src/commands/config-file.ts";
+import {
+  isConfigFileAsRead,
+  readConfigFile,
+  readConfigFileAgain,
+} from "../../packages/gateway/src/commands/config-file.ts";
 
 /** What the parent says. */
 export type Told = { readonly kind: "reload" } | { readonly kind: "pauses" } | { readonly kind: "stop" };
@@ -26,6 +30,7 @@ const gateway = await startGateway({
   secrets,
   source,
   storeFolder,
+  isAsRead: (before) => isConfigFileAsRead(path, before),
   readAgain: (before) => readConfigFileAgain(path, process.env, before),
   workerUrl: new URL("measured-worker.ts", import.meta.url),
 });

@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
-import { readConfigFile, readConfigFileAgain } from "../src/commands/config-file.ts";
+import { isConfigFileAsRead, readConfigFile, readConfigFileAgain } from "../src/commands/config-file.ts";
 import { type Gateway, type GatewayOptions, startGateway } from "../src/control/gateway.ts";
 import type { GatewayLog } from "../src/control/gateway-log.ts";
-import type { ReadAgain } from "../src/control/reload.ts";
+import type { IsAsRead, ReadAgain } from "../src/control/reload.ts";
 
 /** Waits that are over long before this are the rule; it only ends what hangs. */
 const PATIENCE_MS = 20_000;
@@ -89,8 +89,19 @@ export async function startOn(
   const { config, source, secrets, errors } = await readConfigFile(path, env);
   assert.ok(config !== undefined && source !== undefined, JSON.stringify(errors));
   const log = new LogLines();
+  const isAsRead: IsAsRead = (before) => isConfigFileAsRead(path, before);
   const configPath = isWatched ? path : null;
-  const gateway = await startGateway({ config, secrets, source, readAgain, configPath, log, seed: 1, ...rest });
+  const gateway = await startGateway({
+    config,
+    secrets,
+    source,
+    readAgain,
+    isAsRead,
+    configPath,
+    log,
+    seed: 1,
+    ...rest,
+  });
   t.after(() => gateway.stop(0));
   return { gateway, path, log, write: (next) => writeFileSync(path, next) };
 }

@@ -123,6 +123,24 @@ test("a reload adds and removes nodes without touching the others", async (t) =>
   assert.equal((await gateway.reload()).kind, "unchanged");
 });
 
+test("a reload of an unchanged file waits for nothing, not even for a change that is under way", async (t) => {
+  const reading = Promise.withResolvers<void>();
+  const started = await startOn(t, PORTS, {
+    readAgain: async () => {
+      await reading.promise;
+      return null;
+    },
+  });
+  const { gateway, path, write } = started;
+  const text = readFileSync(path, "utf8");
+  write(`${text}policies: [{ name: p }]\n`);
+  const pending = gateway.reload();
+  write(text);
+  assert.equal((await gateway.reload()).kind, "unchanged");
+  reading.resolve();
+  assert.equal((await pending).kind, "unchanged", "it was read when it was its turn");
+});
+
 test("K05: a request on a node that leaves ends as if nothing had happened", async (t) => {
   const fake = await fakeNode(t, { speedUp: 1, outputTokens: 40 });
   const { gateway, write } = await startOn(t, `${PORTS}nodes:\n${node("a", fake.url)}`);

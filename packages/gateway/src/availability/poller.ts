@@ -59,6 +59,15 @@ const MAX_POLLS_AT_ONCE = 1024;
 /** Reason of an abort, made once: a new one each time costs a stack trace for nobody. */
 const TIME_IS_OVER = new Error("the poll's time is over");
 
+/**
+ * Ms of one turn for polls that begin: thousands of nodes that come at once connect some at a time, and their answers then
+ * come some at a time.
+ */
+const STARTING_TURN_MS = 4;
+
+/** Ms of one turn for answers that are read: the largest page takes 10 to 20, and a thousand may come at once. */
+const READING_TURN_MS = 10;
+
 /** Medians are refreshed at most this often: they cost a pass over all placements. */
 const SPEEDS_EVERY_MS = 1_000;
 
@@ -73,7 +82,8 @@ export class Poller {
   readonly #kept = new KeptConnections();
   readonly #living = new Lane(MAX_POLLS_AT_ONCE);
   readonly #silent = new Lane(MAX_POLLS_AT_ONCE);
-  readonly #reading = new TurnBudget();
+  readonly #starting = new TurnBudget(STARTING_TURN_MS);
+  readonly #reading = new TurnBudget(READING_TURN_MS);
   readonly #taker: RoundTaker;
   readonly #learner: TimingLearner;
   #cancelSpeeds: (() => void) | null = null;
@@ -216,8 +226,12 @@ export class Poller {
       node.timer = null;
       node.isBusy = true;
       const lane = node.gate.failedInRow > 0 || node.gate.isOut ? this.#silent : this.#living;
-      lane.run(() => this.#track(this.#poll(node)));
+      lane.run(() => this.#track(this.#start(node)));
     });
+  }
+
+  async #start(node: PolledNode): Promise<void> {
+    await this.#starting.run(() => this.#poll(node));
   }
 
   /** One poll, and the timer of the next, whatever becomes of this one. */

@@ -7,7 +7,7 @@ import { TurnBudget } from "./turn-budget.ts";
 function budget() {
   let nowMs = 0;
   const done: number[] = [];
-  const turns = new TurnBudget(() => nowMs);
+  const turns = new TurnBudget(10, () => nowMs);
   const work = (id: number, tookMs: number) =>
     turns.run(() => {
       nowMs += tookMs;

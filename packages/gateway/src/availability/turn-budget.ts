@@ -1,20 +1,22 @@
 /**
- * Bounds how long one turn of the event loop is spent on reading answers, so that a fleet whose pages are all as large as
- * may be makes rows old and nothing else late: the largest page takes 10 to 20 ms, and a thousand may come at once.
+ * Bounds how long one turn of the event loop is spent on one kind of work, so that much of it at once makes that work late
+ * and nothing else: the admin API, prices and a reload wait for the turn.
  */
-
-/** Work of one turn, ms: what beside it is due comes this much later, and what one page may take. */
-const TURN_MS = 10;
 
 /** See the head of this file. */
 export class TurnBudget {
+  readonly #turnMs: number;
   readonly #nowMs: () => number;
   readonly #waiting: (() => void)[] = [];
   #spentMs = 0;
   #isTurnSeen = false;
 
-  /** @param nowMs monotonic, ms; for tests. */
-  constructor(nowMs: () => number = () => performance.now()) {
+  /**
+   * @param turnMs work of one turn: what beside it is due comes this much later, and what the last piece takes
+   * @param nowMs monotonic, ms; for tests
+   */
+  constructor(turnMs: number, nowMs: () => number = () => performance.now()) {
+    this.#turnMs = turnMs;
     this.#nowMs = nowMs;
   }
 
@@ -30,7 +32,7 @@ export class TurnBudget {
         }
         this.#spentMs += this.#nowMs() - startMs;
       };
-      if (this.#spentMs < TURN_MS && this.#waiting.length === 0) start();
+      if (this.#spentMs < this.#turnMs && this.#waiting.length === 0) start();
       else this.#waiting.push(start);
       this.#seeTurn();
     });
@@ -43,7 +45,7 @@ export class TurnBudget {
     setImmediate(() => {
       this.#isTurnSeen = false;
       this.#spentMs = 0;
-      while (this.#spentMs < TURN_MS) {
+      while (this.#spentMs < this.#turnMs) {
         const next = this.#waiting.shift();
         if (next === undefined) return;
         next();

@@ -1,5 +1,6 @@
 /** Reads the configuration file of a command. */
 
+import { readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { type ReadConfigResult, readConfig } from "../config/read-config.ts";
 import { NO_SECRETS } from "../config/resolve-secrets.ts";
@@ -32,6 +33,21 @@ export async function readConfigFileAgain(
   const text = await textOf(fileName);
   if (typeof text !== "string") return text;
   return before.source.isSameText(text) && areFilesAsRead(before) ? null : readConfig(text, { fileName, env });
+}
+
+/**
+ * Whether neither the file nor a certificate that it names has changed. At once: read step by step, each step would wait
+ * for a turn of a thread that may be busy. A file that is no regular one, which could block, counts as changed.
+ */
+export function isConfigFileAsRead(fileName: string, before: ReadBefore): boolean {
+  try {
+    return (
+      statSync(fileName).isFile() && before.source.isSameText(readFileSync(fileName, "utf8")) && areFilesAsRead(before)
+    );
+  } catch {
+    // whoever reads it says why
+    return false;
+  }
 }
 
 function areFilesAsRead({ config, secrets }: ReadBefore): boolean {

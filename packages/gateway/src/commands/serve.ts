@@ -10,7 +10,7 @@ import { StartError } from "../control/start-error.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
 import { Predecessor, type SocketChannel } from "../takeover/predecessor.ts";
-import { readConfigFile, readConfigFileAgain } from "./config-file.ts";
+import { isConfigFileAsRead, readConfigFile, readConfigFileAgain } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -60,6 +60,7 @@ export async function serve(
       productVersion: version,
       log,
       ...(logControl === undefined ? {} : { logControl }),
+      isAsRead: (before) => isConfigFileAsRead(fileName, before),
       readAgain: (before) => readConfigFileAgain(fileName, terminal.env, before),
       configPath: resolve(fileName),
       storeFolder: folder,

@@ -60,7 +60,7 @@ import type { ManagedObjects } from "./objects/managed-objects.ts";
 import { PollChanges } from "./poll-changes.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
-import { FileReloads, type ReadAgain, type ReloadResult } from "./reload.ts";
+import { FileReloads, type IsAsRead, type ReadAgain, type ReloadResult } from "./reload.ts";
 import { workerCount } from "./worker-count.ts";
 import { Workers } from "./workers.ts";
 
@@ -85,6 +85,8 @@ export interface GatewayOptions {
   readonly logControl?: LogControl;
   /** Reads the configuration anew; absent: `reload` refuses. */
   readonly readAgain?: ReadAgain;
+  /** Whether that would find what was read before, without waiting for anything. Default: no. */
+  readonly isAsRead?: IsAsRead;
   /** Folder of the store. Absent or ":memory:": nothing outlives the process. */
   readonly storeFolder?: string;
   /** Watched for changes; null or absent: not watched. */
@@ -221,6 +223,7 @@ class RunningGateway implements Gateway {
     this.#reloads = new FileReloads({
       configuration: this.#configuration,
       readAgain: options.readAgain,
+      isAsRead: options.isAsRead ?? (() => false),
       isStopping: () => this.#stopped !== null,
       audit,
       log: this.#log,

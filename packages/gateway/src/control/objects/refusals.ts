@@ -71,9 +71,11 @@ export function refuseCondition(
   return failed(`the ${objectWords(key)} was changed since: its revision is ${current.revision}`);
 }
 
-/** The store can't keep it, so that it is not put in force either. */
+/** The store can't keep it, so that it is not put in force either. One that is only late may still keep it. */
 export function refuseStore(fault: StoreFault): WriteRefusal {
-  return refusal("store_unavailable", fault.message, "nothing was changed; traffic runs on");
+  const isLate = fault.kind === "timeout";
+  const hint = isLate ? "it may be kept all the same: read it before you try again" : "nothing was changed";
+  return refusal("store_unavailable", fault.message, `${hint}; traffic runs on`);
 }
 
 /** What is wrong with a draft, for whoever wrote `key`: problems of other objects are told with their place. */

@@ -62,7 +62,7 @@ test("on a full disk changes are refused and traffic runs, and with room they ar
     t.skip("no file system may be mounted here; the other tests of this file stand in");
     return;
   }
-  const unmount = () => spawnSync("umount", ["-l", storeFolder]);
+  const unmount = () => runs("umount", "-l", storeFolder);
   try {
     const fake = await fakeNode(t);
     const text = `${PORTS}nodes: [{ id: a, url: "${fake.url}", family: H100, models: [m] }]\n`;

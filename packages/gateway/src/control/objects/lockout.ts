@@ -17,7 +17,7 @@ export function locksOut(before: Config, after: Config, nowMs: number): boolean 
 }
 
 /** True when only other accounts have keys of the scope admin. */
-export function isLockedOut({ keys }: Pick<Config, "keys">, nowMs: number): boolean {
+function isLockedOut({ keys }: Pick<Config, "keys">, nowMs: number): boolean {
   const admins = keys.filter(({ scopes }) => scopes.includes("admin"));
   const isOperators = ({ account, expiresAt }: KeyConfig) =>
     account === DEFAULT_ACCOUNT && (expiresAt === null || Date.parse(expiresAt) > nowMs);

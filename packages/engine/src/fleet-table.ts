@@ -36,6 +36,10 @@ const NODE_NUMBERS = [
   "waiting",
   /** Load that others put on the node, requests: max(0, running + waiting − ours at the scrape). NaN: unknown, read as 0. */
   "foreign",
+  /** Tightest promise that requests of others are taken to have, µs per token (`learning/promise-mix.ts`). NaN: none. */
+  "othersTightestUs",
+  /** Share of them that is taken to have it. NaN: nothing was seen. */
+  "othersTightShare",
   /** Requests that the node runs at once before it queues, as its engine states. NaN: unknown. */
   "concurrencyLimit",
   /** Free accelerator memory, GiB. NaN: unknown. */
@@ -273,6 +277,9 @@ export interface FleetTable
   readonly endpointUntil: Int32Array;
   /** Tightest promise of each target class, µs per token: row × `TARGET_CLASSES` + class. Valid while its count is not 0. */
   readonly classTargetUs: Int32Array;
+  /** Shares of the target classes among requests of others, and the promise of each, µs: row × `TARGET_CLASSES` + class. */
+  readonly othersMix: Float64Array;
+  readonly othersUs: Float64Array;
   /** Single shared cells, by `CELL`. */
   readonly cells: Int32Array;
   /** Key of each saturation queue (packed model and policy index + 1), 0 while free. */
@@ -346,6 +353,8 @@ function layOut(buffer: SharedArrayBuffer, nodes: number, workers: number): { ta
     own: Array.from({ length: workers }, () => columns(BOOKING_COUNTS, () => int32(nodes))),
     endpointUntil: int32(nodes * ENDPOINTS.length),
     classTargetUs: int32(nodes * TARGET_CLASSES),
+    othersMix: float64(nodes * TARGET_CLASSES),
+    othersUs: float64(nodes * TARGET_CLASSES),
     queueKey: int32(QUEUES_MAX),
     queueLength: int32(QUEUES_MAX),
     queueOwnLength: int32(QUEUES_MAX * workers),
@@ -415,6 +424,9 @@ export function takeNodeRow(table: FleetTable, row: number, start: NodeRowStart)
   forgetCache(table, row);
   for (const name of NODE_DEADLINES) table[name][row] = 0;
   for (const name of NODE_NOTES) table[name][row] = 0;
+  for (const column of [table.othersMix, table.othersUs]) {
+    column.fill(0, row * TARGET_CLASSES, (row + 1) * TARGET_CLASSES);
+  }
   table.endpointUntil.fill(0, row * ENDPOINTS.length, (row + 1) * ENDPOINTS.length);
   table.family[row] = start.family;
   table.identity[row] = start.identity;

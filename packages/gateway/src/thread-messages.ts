@@ -160,6 +160,7 @@ export const TIMING_FIELDS = [
   "warmTokens",
   "firstMs",
   "tokenMs",
+  "promisedMs",
   "outputTokens",
   "meanDepth",
   "meanKvTokens",

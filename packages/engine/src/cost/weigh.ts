@@ -33,6 +33,9 @@ const SAMPLES_MIN = 50;
 /** How far a node may be filled where no target says it: to twice its idle step, where half of its time is requests' own. */
 const UNSAID_STEPS = 2;
 
+/** Requests of others that are expected to have a promise from which on one of them is taken to be there. */
+const OTHERS_MIN = 0.5;
+
 /** Added to the rank of what does not meet the targets: behind all that does, and still in order. */
 const INFEASIBLE = 1e9;
 
@@ -88,6 +91,7 @@ export function weigherOf(table: FleetTable): Weigher {
 function createWeigher(table: FleetTable): Weigher {
   const { stepBaseMs, stepPerRequestMs, stepPerKvTokenMs, stepPerPromptTokenMs, firstSpread, tokenSpread } = table;
   const { kvCapacityTokens, predictionError, predictorSamples, priceUsdPerHour, tightestUs } = table;
+  const { foreign, elsewhere, othersTightestUs, othersTightShare } = table;
   const predictor = predictorOf(table);
   const ask: Ask = {
     promptTokens: 0,
@@ -166,7 +170,7 @@ function createWeigher(table: FleetTable): Weigher {
         Number(!((cells[at + P.kvTokens] as number) > (kvCapacityTokens[placement] as number)));
       if (depth > 0) {
         const residentMs = cells[at + P.residentMs] as number;
-        const heldUs = tightestUs[row] as number;
+        const heldUs = heldUsOn(row);
         if (heldUs !== 0) isFit &= Number(residentMs * tokenFactor * 1000 <= heldUs);
         if (isUnsaid) isFit &= Number(residentMs <= UNSAID_STEPS * (stepBaseMs[placement] as number));
       }
@@ -223,6 +227,16 @@ function createWeigher(table: FleetTable): Weigher {
     found[F.unpriced] = unpriced;
   }
 
+  /** Tightest promise on a node, µs: of our own requests, or of those of others as they are taken to be; 0: none. */
+  function heldUsOn(row: number): number {
+    const ownUs = tightestUs[row] as number;
+    const others = (foreign[row] as number) + (elsewhere[row] as number);
+    // unknown load, or nothing seen of promises: not so
+    if (!(others * (othersTightShare[row] as number) >= OTHERS_MIN)) return ownUs;
+    const theirUs = othersTightestUs[row] as number;
+    return ownUs === 0 || theirUs < ownUs ? theirUs : ownUs;
+  }
+
   /** The part of the request's prompt that has to be computed on a node. */
   function freshPart(row: number, placement: number): number {
     if (ask.warmTokens === null) return 1;
@@ -251,7 +265,7 @@ function createWeigher(table: FleetTable): Weigher {
     const nodeMs = cells[candidate * PREDICTION_CELLS + P.nodeMs] as number;
     const fresh = freshPart(row, placement);
     const ownMs = fullShareMs(placement, promiseMs, fresh);
-    const heldUs = tightestUs[row] as number;
+    const heldUs = heldUsOn(row);
     const heldMs = heldUs === 0 ? Number.POSITIVE_INFINITY : heldUs / 1000;
     const heldShareMs = depth > 0 && heldMs !== promiseMs ? fullShareMs(placement, heldMs, fresh) : ownMs;
     const takenMs = ask.outputTokens * (heldMs < promiseMs ? heldShareMs : ownMs);

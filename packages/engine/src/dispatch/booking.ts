@@ -70,6 +70,8 @@ export interface BookingStart {
   readonly firstMs: number;
   /** Predicted time per token, ms. NaN: nothing was predicted. */
   readonly tokenMs: number;
+  /** Time per token that it was promised, ms. NaN: none. */
+  readonly promisedMs: number;
   /** Output that was expected, tokens. */
   readonly outputTokens: number;
 }
@@ -123,6 +125,7 @@ export function completeBooking(
       kvTokens: total.kvTokens[row] as number,
       aheadTokens: total.promptTokens[row] as number,
       plainTokens: total.plainPromptTokens[row] as number,
+      promisedMs: vector.tokenTargetMs,
       ...prediction,
     },
     mark: { atMs: nowMs, depthTime: 0, kvTime: 0, prefilledTokens: 0 },

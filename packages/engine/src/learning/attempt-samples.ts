@@ -5,6 +5,7 @@ import type { AttemptTiming } from "../dispatch/booking.ts";
 import { errorShareOf } from "../failover/outcome.ts";
 import { type FleetTable, publish } from "../fleet-table.ts";
 import type { Outcome } from "../reasons.ts";
+import { learnPromise } from "./promise-mix.ts";
 import type { TimingLearner } from "./timing-learner.ts";
 
 /** Weight of the newest attempt: the last ten or so decide, so that a change shows within seconds under load. */
@@ -69,6 +70,7 @@ function applySample(table: FleetTable, sample: AttemptSample): void {
     }
   }
   if (sample.outcome !== "success") return;
+  if (sample.timing !== undefined) learnPromise(table, row, sample.timing.promisedMs);
   // samples of several workers come in any order
   const last = table.lastSuccessAtMs[row] as number;
   if (!(last >= sample.atMs)) table.lastSuccessAtMs[row] = sample.atMs;

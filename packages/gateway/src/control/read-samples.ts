@@ -51,6 +51,7 @@ function readTiming(flat: Float64Array, start: number): AttemptTiming {
     warmTokens: at("warmTokens"),
     firstMs: at("firstMs"),
     tokenMs: at("tokenMs"),
+    promisedMs: at("promisedMs"),
     outputTokens: at("outputTokens"),
     meanDepth: at("meanDepth"),
     meanKvTokens: at("meanKvTokens"),

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readRecord } from "@zml/engine";
 import { SAMPLE_FIELDS } from "../src/thread-messages.ts";
-import { FIXTURE_MODEL, startPlane, until } from "./plane-fixture.ts";
+import { FIXTURE_MODEL, startPlane } from "./plane-fixture.ts";
 import { startScriptedNode } from "./scripted-node.ts";
 
 const SENTENCE = "the quick brown fox jumps over the lazy dog and then it goes on. ";
@@ -75,7 +75,7 @@ test("each further turn goes to the node of the turn before, and the record says
       assert.equal(record.reportedCachedTokens, 1_000);
     }
   }
-  await until(() => samples.length > 0, "samples are sent");
+  plane.samples.flush();
   const at = (name: (typeof SAMPLE_FIELDS)[number]) =>
     samples.at(-1)?.at(SAMPLE_FIELDS.indexOf(name) - SAMPLE_FIELDS.length);
   assert.equal(at("cachedTokens"), 1_000);

@@ -206,6 +206,17 @@ test("balanced: money and time are weighed, so that a little dearer and much qui
   assert.deepEqual([send(fleet).booking.row, send(fleet).reason], [1, "best_balance"]);
 });
 
+test("balanced: time counts against a loose target too, by how much quicker the quickest is", () => {
+  const fleet = fleetOf(
+    [
+      { family: "A", stepMs: 20, priceUsdPerHour: 1 },
+      { family: "B", stepMs: 6, priceUsdPerHour: 3.35 },
+    ],
+    [{ ttftTargetMs: 30_000, tokenTargetMs: 200, costPriority: "balanced" }],
+  );
+  assert.deepEqual([send(fleet).booking.row, send(fleet).reason], [1, "best_balance"]);
+});
+
 test("where nobody meets the target the request goes where it harms fewest, and says so", () => {
   const fleet = fleetOf(
     [

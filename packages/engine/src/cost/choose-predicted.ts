@@ -97,7 +97,8 @@ function bestOf(choice: Choice, family: number, isInOrder: boolean): number {
   // where nothing has a price the time of nodes compares, in any unit
   const unitUsd = fairUsd < Number.POSITIVE_INFINITY ? fairUsd : 1;
   const worth = MISS_WORTH * (isLatency ? fairMs : isBalanced ? 1 : unitUsd);
-  const perMs = isLatency ? 1 : isBalanced ? 1 / leftMs(weigher) : 0;
+  // both in units of the least there is: against a loose target no time would count, and balanced be as cost is
+  const perMs = isLatency ? 1 : isBalanced ? 1 / fairMs : 0;
   const perUsd = isBalanced ? 1 / unitUsd : 1;
   let harms = HARMS_MAX;
   let best = -1;
@@ -128,12 +129,6 @@ function bestOf(choice: Choice, family: number, isInOrder: boolean): number {
 
 function hasTiers({ policy }: RouteRequest): boolean {
   return policy.chainTiers.length > 1 && policy.chainTiers[policy.chainTiers.length - 1] !== 0;
-}
-
-/** What the targets leave for the whole response, ms; without any the least there is. */
-function leftMs({ targets, ask, found }: Weigher): number {
-  const targetMs = Math.min(targets.responseMs, targets.firstMs + ask.outputTokens * targets.tokenMs);
-  return targetMs < Number.POSITIVE_INFINITY ? targetMs : (found[F.fairMs] as number);
 }
 
 function familyOf({ request, decision }: Choice, candidate: number): number {

@@ -5,6 +5,7 @@
 
 import { measureAuth } from "./overhead/auth.ts";
 import { chatBody, requestBytes, runLoad } from "./overhead/load.ts";
+import { measureTracing } from "./overhead/tracing.ts";
 import { benchConfig, type Measured, startGatewayProcess, startScript } from "./processes.ts";
 import { type Figure, isJsonAsked, median, report } from "./report.ts";
 
@@ -47,6 +48,11 @@ try {
   await Promise.all([gateway.stop(), bare.stop()]);
   figures.push(
     ...(await measureAuth(node.port, (line) => {
+      if (!json) process.stderr.write(line);
+    })),
+  );
+  figures.push(
+    ...(await measureTracing(node.port, (line) => {
       if (!json) process.stderr.write(line);
     })),
   );

@@ -39,20 +39,23 @@ export async function startLines(
   return { child, firstLine: line, stop: () => stopChild(child) };
 }
 
-/** A gateway of its own process, from the sources or from an installed package. */
+/** A gateway of its own process, from the sources or from an installed package. @param log `ignore`: nobody sees it. */
 export async function startGatewayProcess(
   configText: string,
   launcher: string = fileURLToPath(new URL("../packages/gateway/bin/zml.mjs", import.meta.url)),
+  log: "inherit" | "ignore" = "inherit",
 ): Promise<Measured & { readonly adminPort: number }> {
   const directory = mkdtempSync(join(tmpdir(), "zml-bench-"));
   const file = join(directory, "zml.yaml");
   writeFileSync(file, configText);
   let adminPort = Number.NaN;
-  const started = await startProcess([launcher, "serve", "--log-level", "error", "-c", file], (line) => {
+  const args = [launcher, "serve", "--log-level", "error", "-c", file];
+  const portOf = (line: string): number => {
     const [, data, admin] = /^zml ready data=\S+:(\d+) admin=\S+:(\d+)/.exec(line) ?? [];
     adminPort = Number(admin);
     return Number(data);
-  });
+  };
+  const started = await startProcess(args, portOf, log);
   return {
     ...started,
     adminPort,
@@ -82,8 +85,12 @@ nodes:
 `;
 }
 
-async function startProcess(args: readonly string[], portOf: (line: string) => number): Promise<Measured> {
-  const { child, line } = await spawnAndRead(args, "ignore");
+async function startProcess(
+  args: readonly string[],
+  portOf: (line: string) => number,
+  stderr: "inherit" | "ignore" = "inherit",
+): Promise<Measured> {
+  const { child, line } = await spawnAndRead(args, "ignore", stderr);
   const { pid } = child;
   const port = portOf(line);
   if (!(port > 0)) throw new Error(`${args.join(" ")} ended or said ${JSON.stringify(line)} instead of its port`);
@@ -107,8 +114,9 @@ async function startProcess(args: readonly string[], portOf: (line: string) => n
 async function spawnAndRead(
   args: readonly string[],
   stdin: "ignore" | "pipe",
+  stderr: "inherit" | "ignore" = "inherit",
 ): Promise<{ child: ChildProcess; line: string }> {
-  const child = spawn(process.execPath, args, { stdio: [stdin, "pipe", "inherit"] });
+  const child = spawn(process.execPath, args, { stdio: [stdin, "pipe", stderr] });
   const { stdout } = child;
   if (stdout === null) throw new Error(`${args[0]} did not start`);
   const deadline = setTimeout(() => child.kill("SIGKILL"), START_MS_MAX);

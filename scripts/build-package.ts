@@ -18,8 +18,8 @@ const manifest = JSON.parse(readFileSync(join(gateway, "package.json"), "utf8"))
 };
 const external = Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies });
 
-/** Packages, and modules of ours, that the first admin request loads. */
-const LOADED_ON_USE = /^(fastify|zod-openapi)$|protocol\/src\/admin\/routes\.ts$/;
+/** Packages, and modules of ours, that are loaded on use: by the first admin request, or by traces that are switched on. */
+const LOADED_ON_USE = /^(fastify|zod-openapi|@opentelemetry\/.+)$|protocol\/src\/admin\/routes\.ts$/;
 
 const outDir = join(gateway, "dist");
 rmSync(outDir, { recursive: true, force: true });
@@ -67,7 +67,7 @@ try {
     const first = chunks.find(({ moduleIds }) => moduleIds.some((id) => id.endsWith(started)));
     if (first === undefined) throw new Error(`${started} is in no chunk`);
     for (const name of loadedWith(first.fileName, chunks)) {
-      // an idle gateway has no memory for it (docs/decisions/0018-fastify-and-openapi.md)
+      // an idle gateway has no memory for it (docs/decisions/0018-fastify-and-openapi.md, 0028-traces.md)
       if (LOADED_ON_USE.test(name)) throw new Error(`${name} is loaded with ${started}: import it on use`);
     }
   }

@@ -66,3 +66,17 @@ def test_with_two_choices_text_is_that_of_the_first(question: Dict[str, Any]) ->
                 for chunk in client.infer("m", n=2, stream=True, **question):
                     texts.append(chunk.text)
     assert texts == ["a", "", "b", ""] and caught.value.text == "ab" and caught.value.events == 4
+
+
+def test_a_trace_context_that_a_program_gives_goes_along() -> None:
+    seen: Dict[str, str] = {}
+
+    def play(exchange: Exchange) -> None:
+        seen.update(exchange.headers)
+        succeed(exchange)
+
+    context = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "rojo=1"}
+    with ScriptedServer(play) as server:
+        with quick_client() as http, zml.ZML(server.url, KEY, http_client=http) as client:
+            client.infer("m", MESSAGES, extra_headers=context)
+    assert {name: seen.get(name) for name in context} == context

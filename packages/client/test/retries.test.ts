@@ -194,3 +194,17 @@ test("an abort ends the wait between two attempts", async (t) => {
   setImmediate(() => controller.abort(reason));
   await assert.rejects(fetched, reason);
 });
+
+test("a trace context that a program gives goes along, with each try", async (t) => {
+  const node = await startScriptedNode((call, index) => {
+    answering(index === 0 ? 503 : 200, index === 0 ? "{}" : chatAnswer("good"))(call, index);
+  });
+  t.after(() => node.stop());
+  const client = new ZML({ baseUrl: node.url, timing: fakeTiming() });
+  const context = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", tracestate: "rojo=1" };
+  assert.equal((await client.infer({ ...ask, extraHeaders: context })).text, "good");
+  assert.deepEqual(
+    node.calls.map(({ headers: { traceparent, tracestate } }) => ({ traceparent, tracestate })),
+    [context, context],
+  );
+});

@@ -134,7 +134,9 @@ async function routeRequest(plane: DataPlane, exchange: Exchange, admitted: Admi
       meter.attemptEnded(chosen, last, outcome);
       noteOutcome(plane, admitted, chosen, last, outcome);
       countAttempt(exchange, attempt, last);
-      traceEnd(plane, exchange, { chosen, attempt, result: last, outcome, move });
+      if (exchange.trace !== null || move.kind !== "deliver" || outcome === "interrupted") {
+        traceEnd(plane, exchange, { chosen, attempt, result: last, outcome, move });
+      }
       if (move.kind === "retry_connection") {
         const booking = bookAgain(plane.decider, request, chosen, chosen.trial, plane.clock.nowMs());
         // the node no longer takes it: another decision

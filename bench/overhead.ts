@@ -5,6 +5,7 @@
 
 import { measureAuth } from "./overhead/auth.ts";
 import { chatBody, requestBytes, runLoad } from "./overhead/load.ts";
+import { measureTelemetry } from "./overhead/telemetry.ts";
 import { measureTracing } from "./overhead/tracing.ts";
 import { benchConfig, type Measured, startGatewayProcess, startScript } from "./processes.ts";
 import { type Figure, isJsonAsked, median, report } from "./report.ts";
@@ -46,16 +47,12 @@ try {
     );
   }
   await Promise.all([gateway.stop(), bare.stop()]);
-  figures.push(
-    ...(await measureAuth(node.port, (line) => {
-      if (!json) process.stderr.write(line);
-    })),
-  );
-  figures.push(
-    ...(await measureTracing(node.port, (line) => {
-      if (!json) process.stderr.write(line);
-    })),
-  );
+  const say = (line: string): void => {
+    if (!json) process.stderr.write(line);
+  };
+  figures.push(...(await measureAuth(node.port, say)));
+  figures.push(...(await measureTracing(node.port, say)));
+  figures.push(...(await measureTelemetry(node.port, say)));
   report({ bench: "overhead", figures, json });
 } finally {
   await Promise.all([gateway.stop(), bare.stop(), node.stop()]);

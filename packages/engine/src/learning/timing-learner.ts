@@ -196,11 +196,11 @@ export class TimingLearner {
     const fit = dot(decode.coefficients, features) * slowness;
     const residual = Math.log(tokenMs / fit);
     const weight = (steps / (steps + DECODE_TOKENS_HALF)) * trust(residual);
-    const { scaleMs, target } = relativeTo(fit, tokenMs, residual);
+    // times per token are means of many steps, which spread little: plain relative errors, which err on the short side
     for (let index = 0; index < features.length; index++) {
-      features[index] = ((features[index] as number) * slowness) / scaleMs;
+      features[index] = ((features[index] as number) * slowness) / tokenMs;
     }
-    decode.add(features, target, weight);
+    decode.add(features, 1, weight);
     return residual;
   }
 

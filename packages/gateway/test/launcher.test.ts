@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { fork, spawn, spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -61,6 +61,35 @@ test("a warning that something is experimental is not shown, others are", (t) =>
   const { stderr } = run([makePackage(t, { "dist/main.js": source }, false)]);
   assert.match(stderr, /OtherWarning: seen/);
   assert.doesNotMatch(stderr, /Experimental/);
+});
+
+const allocator =
+  "const { MALLOC_ARENA_MAX, MALLOC_TRIM_THRESHOLD_ } = process.env;\n" +
+  "process.stdout.write(JSON.stringify([process.argv.slice(2), MALLOC_ARENA_MAX, MALLOC_TRIM_THRESHOLD_]));\n";
+
+test("a gateway is started with an allocator that gives memory back", { skip: process.platform !== "linux" }, (t) => {
+  const zml = makePackage(t, { "dist/main.js": allocator }, false);
+  assert.deepEqual(JSON.parse(run([zml, "serve", "-c", "x y"]).stdout), [["serve", "-c", "x y"], "2", "1048576"]);
+  assert.deepEqual(
+    JSON.parse(run([zml, "status"]).stdout),
+    [["status"], null, null],
+    "a command that ends soon is not",
+  );
+});
+
+test("an allocator that the operator has set stays", (t) => {
+  const zml = makePackage(t, { "dist/main.js": allocator }, false);
+  const env = { ...process.env, MALLOC_ARENA_MAX: "8" };
+  const { stdout } = spawnSync(process.execPath, [zml, "serve"], { encoding: "utf8", env });
+  assert.deepEqual(JSON.parse(stdout), [["serve"], "8", null]);
+});
+
+test("a gateway that was given a channel keeps it", async (t) => {
+  const zml = makePackage(t, { "dist/main.js": 'process.send("here");\nprocess.disconnect();\n' }, false);
+  const child = fork(zml, ["serve"], { execArgv: [] });
+  const said = new Promise((resolve) => child.once("message", resolve));
+  const ended = new Promise((resolve) => child.once("exit", (code) => resolve(`ended with ${code}`)));
+  assert.equal(await Promise.race([said, ended]), "here");
 });
 
 test("an old Node without a pinned one beside it is refused in one line that says what to do", (t) => {

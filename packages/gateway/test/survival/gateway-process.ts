@@ -52,7 +52,11 @@ export async function startGatewayProcess(
     entry === undefined
       ? [ZML, "serve", "-c", configPath, "--log-level", "info", ...(options.args ?? [])]
       : [entry, configPath];
-  const child = spawn(process.execPath, args, { stdio: [entry === undefined ? "ignore" : "pipe", "pipe", "pipe"] });
+  const child = spawn(process.execPath, args, {
+    stdio: [entry === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+    // what `bin/zml.mjs` sets where it is the entry
+    env: { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: String(1024 * 1024), ...process.env },
+  });
   const log: string[] = [];
   const faults: string[] = [];
   let rest = "";

@@ -40,7 +40,11 @@ function tableOf(one: SoakReport): string {
     ["changes of the list of nodes", one.listsChanged],
     ["double-booked", one.doubleBooked],
     ["leaked bookings", one.leakedBookings],
-    ["memory, MB per hour", `${one.memoryMbPerHour.toFixed(0)} ± ${one.memoryMbPerHourWithin.toFixed(0)}`],
+    [
+      "memory without deaths of threads, MB per hour",
+      `${one.memoryMbPerHour.toFixed(0)} ± ${one.memoryMbPerHourWithin.toFixed(0)}`,
+    ],
+    ["memory per killed thread, MB", `${one.memoryMbPerKill.toFixed(1)} ± ${one.memoryMbPerKillWithin.toFixed(1)}`],
     ["memory at the end, MiB", one.rssEndMib.toFixed(0)],
     ["delay of the control thread's loop, P99, ms", one.controlDelayP99Ms.toFixed(1)],
     ["answer of a probe by a worker, P99, ms", one.dataDelayP99Ms.toFixed(1)],

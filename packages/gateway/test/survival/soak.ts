@@ -34,9 +34,12 @@ export interface SoakReport {
   readonly doubleBooked: number;
   /** Requests in flight or parked once nobody asked any more. */
   readonly leakedBookings: number;
-  /** Slope of the resident memory over the last two thirds, MB per hour, with half of its 95 % interval. */
+  /** Slope of the resident memory over the second third, in which no thread is killed, MB per hour, with half of its 95 % interval. */
   readonly memoryMbPerHour: number;
   readonly memoryMbPerHourWithin: number;
+  /** What each thread that is killed in the last third adds to that, MB, and within what. NaN: none was. */
+  readonly memoryMbPerKill: number;
+  readonly memoryMbPerKillWithin: number;
   readonly rssEndMib: number;
   readonly controlDelayP99Ms: number;
   /** Of a request to a probe of the data port, which a worker's event loop answers. */
@@ -77,12 +80,13 @@ class SoakRun {
   readonly #kinds: Record<string, number> = {};
   readonly #latencies: number[] = [];
   readonly #probes: number[] = [];
-  readonly #memory: { atS: number; mib: number }[] = [];
+  readonly #memory: { atS: number; mib: number; kills: number }[] = [];
   readonly #troubles: string[] = [];
   #gateway: GatewayProcess | null = null;
   #callers: Callers | null = null;
   /** An order to die is under way. */
   #isKilling = false;
+  #startMs = Number.NaN;
   #diedAtMs = Number.NEGATIVE_INFINITY;
   #faults = 0;
   #kills = 0;
@@ -115,11 +119,11 @@ class SoakRun {
   async run(): Promise<SoakReport> {
     const { durationMs, seed } = this.#options;
     const gateway = this.#gate;
-    const startMs = performance.now();
+    this.#startMs = performance.now();
     const end = AbortSignal.timeout(durationMs);
     this.#callers?.start();
-    await Promise.all([this.#makeTrouble(end), this.#watch(end, startMs)]);
-    const seconds = (performance.now() - startMs) / 1000;
+    await Promise.all([this.#makeTrouble(end), this.#watch(end)]);
+    const seconds = (performance.now() - this.#startMs) / 1000;
     for (const node of this.#nodes) await node.heal();
     await this.#callers?.stop();
     let leakedBookings = Number.NaN;
@@ -136,7 +140,12 @@ class SoakRun {
     // the threads that were told to die are no fault
     const faults = gateway.faults.filter((line) => !line.includes("told to die"));
     const requests = Object.values(this.#ends).reduce((sum, count) => sum + count, 0);
-    const { slope, within } = slopeOf(this.#memory.filter(({ atS }) => atS > seconds / 3));
+    const third = (which: number) => this.#memory.filter(({ atS }) => Math.floor((3 * atS) / seconds) === which);
+    const { slope, within } = slopeOf(third(1));
+    const last = third(2);
+    const killing = slopeOf(last);
+    const perKill = seconds / 3 / ((last.at(-1)?.kills ?? 0) - (last[0]?.kills ?? 0));
+    const killMib = Number.isFinite(perKill) ? perKill * (killing.slope - slope) : Number.NaN;
     const exitCode = await gateway.stop();
     return {
       seed,
@@ -152,6 +161,8 @@ class SoakRun {
       leakedBookings,
       memoryMbPerHour: slope * 3600 * 1.048576,
       memoryMbPerHourWithin: within * 3600 * 1.048576,
+      memoryMbPerKill: killMib * 1.048576,
+      memoryMbPerKillWithin: perKill * Math.hypot(killing.within, within) * 1.048576,
       rssEndMib,
       controlDelayP99Ms: delayP99 ?? Number.NaN,
       dataDelayP99Ms: quantile(this.#probes, 0.99),
@@ -190,10 +201,15 @@ class SoakRun {
       if (end.aborted) return;
       const dice = random.next();
       if (dice < 0.6) void this.#breakNode(random.pick(this.#nodes.slice(SOUND)), random.pick(FAULTS), end);
-      else if (dice < 0.75) await this.#killThread(random.below(WORKERS));
+      else if (dice < 0.75 && this.#mayKill) await this.#killThread(random.below(WORKERS));
       else if (dice < 0.9) this.#reload();
       else this.#writeList(random.chance(0.5));
     }
+  }
+
+  /** In the second third no thread is killed, so that what a death costs can be told from what time costs. */
+  get #mayKill(): boolean {
+    return Math.floor((3 * (performance.now() - this.#startMs)) / this.#options.durationMs) !== 1;
   }
 
   async #breakNode(node: SoakNode, fault: (typeof FAULTS)[number], end: AbortSignal): Promise<void> {
@@ -238,14 +254,15 @@ class SoakRun {
     renameSync(join(this.#folder, "list.tmp"), join(this.#folder, "list.json"));
   }
 
-  async #watch(end: AbortSignal, startMs: number): Promise<void> {
+  async #watch(end: AbortSignal): Promise<void> {
     while (!end.aborted) {
       await delay(250, undefined, { signal: end }).catch(() => undefined);
       const { exitCode, signalCode } = this.#gate.child;
       if (exitCode !== null || signalCode !== null) {
         throw new Error(`the process ended with ${exitCode ?? signalCode}: ${this.#gate.log.slice(-8).join("\n")}`);
       }
-      this.#memory.push({ atS: (performance.now() - startMs) / 1000, mib: this.#gate.rssMib() });
+      const atS = (performance.now() - this.#startMs) / 1000;
+      this.#memory.push({ atS, mib: this.#gate.rssMib(), kills: this.#kills });
       const askedAtMs = performance.now();
       const url = `http://127.0.0.1:${this.#gate.dataPort}/healthz`;
       const isAnswered = await fetch(url, { signal: AbortSignal.timeout(10_000) }).then(

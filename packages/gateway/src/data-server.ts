@@ -291,11 +291,8 @@ export class DataServer {
       return;
     }
     this.#running.add(exchange);
-    serveRequest(plane, exchange, beforeBody).then(() => {
-      // an answer is over when its last byte is out, so that a drain waits for it
-      if (response.writableFinished || response.destroyed) this.#ended(exchange);
-      else response.once("close", () => this.#ended(exchange));
-    });
+    // an answer is over when its last byte is out, so that a drain waits for it
+    serveRequest(plane, exchange, beforeBody).then(() => exchange.onceOver(() => this.#ended(exchange)));
   }
 
   /** What the parser lets through beyond the limit, so that a caller whose key alone is that large hears of its key. */

@@ -92,6 +92,7 @@ export class Exchange implements AnswerSink, DenseMember {
   readonly #slowClientMs: number;
   readonly #isDraining: () => boolean;
   #onInterrupt: ((interruption: Interruption) => void) | null = null;
+  #onOver: (() => void) | null = null;
   #totalTimer: NodeJS.Timeout | null = null;
 
   constructor(
@@ -119,6 +120,7 @@ export class Exchange implements AnswerSink, DenseMember {
     // the response closes on every path; that it had not been written to its end is what tells a caller who left
     response.on("close", () => {
       if (!response.writableFinished) this.interrupt("caller_gone");
+      this.#onOver?.();
     });
     response.on("error", () => this.interrupt("caller_gone"));
   }
@@ -161,6 +163,12 @@ export class Exchange implements AnswerSink, DenseMember {
   onInterrupt(stage: ((interruption: Interruption) => void) | null): void {
     this.#onInterrupt = stage;
     if (stage !== null && this.interruption !== null) stage(this.interruption);
+  }
+
+  /** Calls back once the last byte of the answer is out, or its connection is gone; at once if that has happened. */
+  onceOver(callback: () => void): void {
+    if (this.response.writableFinished || this.response.destroyed) callback();
+    else this.#onOver = callback;
   }
 
   /** Everything that was started for this request ends here. */

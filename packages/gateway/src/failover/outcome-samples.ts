@@ -1,7 +1,7 @@
 /** What attempts showed, collected for the control thread, which learns from it (throughput, error rate, output). */
 
 import { type AttemptTiming, OUTCOMES, type Outcome } from "@zml/engine";
-import { SAMPLE_FIELDS, TIMING_FIELDS } from "../thread-messages.ts";
+import { SAMPLE_FIELDS } from "../thread-messages.ts";
 
 /** Samples leave at this pace, ms: fast enough to learn from, slow enough to cost nothing per request. */
 const FLUSH_MS = 250;
@@ -68,8 +68,23 @@ export class OutcomeSamples {
     values[at + 11] = sample.family;
     values[at + 12] = sample.usd;
     values[at + 13] = sample.workedTokens;
-    let next = at + 14;
-    for (const name of TIMING_FIELDS) values[next++] = Number(sample.timing[name]);
+    const { timing } = sample;
+    values[at + 14] = timing.depth;
+    values[at + 15] = timing.own;
+    values[at + 16] = timing.kvTokens;
+    values[at + 17] = timing.aheadTokens;
+    values[at + 18] = timing.plainTokens;
+    values[at + 19] = timing.warmTokens;
+    values[at + 20] = timing.firstMs;
+    values[at + 21] = timing.tokenMs;
+    values[at + 22] = timing.promisedMs;
+    values[at + 23] = timing.outputTokens;
+    values[at + 24] = timing.meanDepth;
+    values[at + 25] = timing.meanKvTokens;
+    values[at + 26] = timing.prefilledTokens;
+    values[at + 27] = timing.isPromptOnly ? 1 : 0;
+    values[at + 28] = timing.bookedPromptTokens;
+    values[at + 29] = timing.freshTokens;
     this.#length = at + SAMPLE_FIELDS.length;
     this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }

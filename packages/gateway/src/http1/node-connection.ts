@@ -202,8 +202,9 @@ export class NodeConnection implements ResponseHandler {
       this.#stream(socket, body);
       return;
     }
-    if (body.length <= ONE_WRITE_BYTES_MAX) {
-      socket.write(head + body.toString("latin1"), "latin1");
+    if (head.length + body.length <= WRITE_BLOCK_BYTES) {
+      if (this.#target.isTls) socket.write(head + body.toString("latin1"), "latin1");
+      else writeJoined(socket, head, body);
       return;
     }
     socket.cork();
@@ -322,7 +323,24 @@ export function targetOf(
 }
 
 /** Requests up to this size are sent as one write. */
-const ONE_WRITE_BYTES_MAX = 16 * 1024;
+const WRITE_BLOCK_BYTES = 16 * 1024;
+
+/** What requests of this thread are joined in; null: the last one is still to be written by the system. */
+let writeBlock: Buffer | null = null;
+
+/**
+ * Sends a head and its body as one write, in the clear. They are joined in one block for all: a write that the system
+ * takes whole, which is nearly every one, is over when the call returns, and the block is free again. As text, the two
+ * were copied three times, and left 3 KB of garbage for a body of 1 KB.
+ */
+function writeJoined(socket: Socket, head: string, body: Buffer): void {
+  const block = writeBlock ?? Buffer.allocUnsafeSlow(WRITE_BLOCK_BYTES);
+  writeBlock = null;
+  const length = block.write(head, "latin1");
+  body.copy(block, length);
+  socket.write(block.subarray(0, length + body.length));
+  if (socket.writableLength === 0) writeBlock = block;
+}
 
 const LOST = new Error("the node closed the connection");
 

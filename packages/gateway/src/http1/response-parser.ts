@@ -27,8 +27,8 @@ export class HeadTooLargeError extends BadResponseError {}
 const CHUNK_LINE_MAX = 4096;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t -~\u0080-\u00ff]*)?$/;
-/** Name, colon, value, without folding; lines are joined by CR LF, the last one has none. */
-const FIELDS = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\u0080-\u00ff]*(?:\r\n(?=.)|$))*$/;
+/** Name, colon, value, without folding. */
+const FIELD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\u0080-\u00ff]*$/;
 const LENGTH = /^\d{1,15}$/;
 const CHUNK_SIZE = /^([0-9A-Fa-f]{1,13})[ \t]*(?:;[\t -~\u0080-\u00ff]*)?$/;
 
@@ -251,21 +251,57 @@ function partOf(block: Buffer, from: number, end: number): Buffer {
   return from === 0 && end === block.length ? block : block.subarray(from, end);
 }
 
-/** Header fields by lower-case name; checked as a whole first, so that cutting them up can't go wrong. */
+/** Header fields by lower-case name; lines are joined by CR LF, the last one has none. */
 function fieldsOf(section: string): Record<string, string> {
-  if (!FIELDS.test(section)) throw new BadResponseError("a header field is malformed");
   const headers: Record<string, string> = new Fields();
   for (let at = 0; at < section.length; ) {
     const newline = section.indexOf("\r\n", at);
     const end = newline < 0 ? section.length : newline;
-    const colon = section.indexOf(":", at);
-    const name = section.slice(at, colon).toLowerCase();
-    const value = section.slice(colon + 1, end).trim();
+    const { name, value } = fieldOf(section.slice(at, end));
     const first = headers[name];
     headers[name] = first === undefined ? value : `${first}, ${value}`;
     at = end + 2;
+    if (at === section.length) throw new BadResponseError("a header field is malformed");
   }
   return headers;
+}
+
+interface Field {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** Fields that a server writes alike into nearly all of its answers: such a line is taken apart once. */
+const REPEATED = new Set([
+  "content-type",
+  "server",
+  "connection",
+  "transfer-encoding",
+  "cache-control",
+  "date",
+  "vary",
+]);
+
+/** Lines that are remembered, and the longest of them, in characters. */
+const LINES_MAX = 256;
+const LINE_LENGTH_MAX = 128;
+
+const knownLines = new Map<string, Field>();
+
+/** Takes a line of a head apart. @throws BadResponseError when it is no header field. */
+function fieldOf(line: string): Field {
+  const known = knownLines.get(line);
+  if (known !== undefined) return known;
+  if (!FIELD.test(line)) throw new BadResponseError("a header field is malformed");
+  const colon = line.indexOf(":");
+  const field = { name: line.slice(0, colon).toLowerCase(), value: line.slice(colon + 1).trim() };
+  if (line.length > LINE_LENGTH_MAX || !REPEATED.has(field.name)) return field;
+  if (knownLines.size === LINES_MAX) knownLines.clear();
+  // copied: a part of a text keeps all of it
+  const own = Buffer.from(line, "latin1").toString("latin1");
+  const kept = { name: own.slice(0, colon).toLowerCase(), value: own.slice(colon + 1).trim() };
+  knownLines.set(own, kept);
+  return kept;
 }
 
 /**

@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endingOf } from "./ending.ts";
+import { endingOf as endOf } from "./ending.ts";
 
 const NOTHING = { ending: null, code: null, interruption: null } as const;
+
+function endingOf({
+  interruption,
+  ...seen
+}: Parameters<typeof endOf>[0] & { readonly interruption: Parameters<typeof endOf>[1] }): ReturnType<typeof endOf> {
+  return endOf(seen, interruption);
+}
 
 test("an answer without an error of ours was delivered", () => {
   assert.equal(endingOf(NOTHING), "delivered");

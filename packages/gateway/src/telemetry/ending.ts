@@ -27,14 +27,13 @@ const ENDING_OF_INTERRUPTION: Record<Interruption, Ending> = {
   shutting_down: "drained",
 };
 
-/** @param seen what the exchange noted; an interruption comes first, since what follows from it is no second cause. */
-export function endingOf(seen: {
-  ending: Ending | null;
-  code: ErrorCode | null;
-  interruption: Interruption | null;
-}): Ending {
+/** @param seen what was noted of the request. @param interruption comes first: what follows from it is no second cause. */
+export function endingOf(
+  seen: { readonly ending: Ending | null; readonly code: ErrorCode | null },
+  interruption: Interruption | null,
+): Ending {
   if (seen.ending !== null) return seen.ending;
-  if (seen.interruption !== null) return ENDING_OF_INTERRUPTION[seen.interruption];
+  if (interruption !== null) return ENDING_OF_INTERRUPTION[interruption];
   if (seen.code !== null) return ENDING_OF_CODE[seen.code] ?? "refused";
   return "delivered";
 }

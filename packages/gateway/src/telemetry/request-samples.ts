@@ -47,7 +47,7 @@ export class RequestSamples {
     values[at + 2] = tally.family;
     values[at + 3] = tally.reason;
     values[at + 4] = exchange.route.endpoint;
-    values[at + 5] = ENDINGS.indexOf(endingOf({ ending: tally.ending, code: tally.code, interruption }));
+    values[at + 5] = ENDINGS.indexOf(endingOf(tally, interruption));
     values[at + 6] = tally.code === null ? -1 : ERROR_CODES.indexOf(tally.code);
     values[at + 7] = tally.status;
     values[at + 8] = tally.dispatches;

@@ -2,7 +2,9 @@
  * ZML beside the gateways that people would otherwise pick, and beside a bare Node proxy: in one run, in turn, each on
  * the same one core. Method and results: docs/benchmarks/overhead.md.
  *
- * `--rounds=N` (3), `--only=zml,bare,…`, `--skip-streams` leaves the thousands of open streams out.
+ * `--rounds=N` (3), `--only=zml,bare,…`, `--sections=costs,latencies,paced_streams,slow_streams` (all). What a section
+ * measured is kept as it ends: `--resume` goes on behind a run that was broken off, with the same options. `--write` puts
+ * the results into the docs.
  */
 
 import { execFileSync } from "node:child_process";
@@ -14,9 +16,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { installGateway } from "../scripts/install-package.ts";
 import { chatBody, requestBytes, runLoad } from "./overhead/load.ts";
 import { installPeers } from "./peers/install.ts";
+import { KeptFigures } from "./peers/kept-figures.ts";
 import { MeasuredProcess } from "./peers/measured-process.ts";
 import { type Peer, proxiesOf } from "./peers/proxies.ts";
 import { answerTimes, readStreams } from "./peers/timed-load.ts";
+import { writePages } from "./peers/write-pages.ts";
 import { startScript } from "./processes.ts";
 import { type Figure, isJsonAsked, median, quantile, report } from "./report.ts";
 
@@ -39,7 +43,20 @@ const json = isJsonAsked(args);
 const option = (name: string): string | undefined => args.find((arg) => arg.startsWith(`--${name}=`))?.split("=")[1];
 const rounds = Number(option("rounds") ?? 3);
 const only = option("only")?.split(",");
-const say = (text: string): boolean => json || process.stderr.write(`${text}\n`);
+const SECTIONS = {
+  costs,
+  latencies,
+  paced_streams: () => openStreams({ kind: "paced", count: 1_000, events: 65, names: ["zml", "bare", "envoy"] }),
+  slow_streams: () => openStreams({ kind: "slow", count: 10_000, events: 11, names: ["zml"] }),
+} as const;
+const sections = option("sections")?.split(",") ?? Object.keys(SECTIONS);
+const unknown = sections.find((name) => !Object.hasOwn(SECTIONS, name));
+if (unknown !== undefined) throw new Error(`--sections=${unknown}: known are ${Object.keys(SECTIONS).join(", ")}`);
+const startedAtMs = performance.now();
+const say = (text: string): boolean =>
+  process.stderr.write(`${((performance.now() - startedAtMs) / 1000).toFixed(0).padStart(5)} s  ${text}\n`);
+const kept = new KeptFigures({ rounds, only: only ?? null }, args.includes("--resume"));
+const todo = sections.filter((name) => !kept.has(name));
 
 const installed = installPeers();
 execFileSync("taskset", ["-a", "-pc", String(LOAD_CORE), String(process.pid)], { stdio: "ignore" });
@@ -49,7 +66,7 @@ const { launcher } = installGateway(folder);
 const node = await startScript("overhead/fast-node.ts", []);
 const second = await startScript("overhead/fast-node.ts", []);
 const running: MeasuredProcess[] = [];
-const figures: Figure[] = [];
+let figures: Figure[] = [];
 const put = (name: string, value: number, unit: string): number => figures.push({ name, value, unit });
 
 try {
@@ -58,13 +75,16 @@ try {
   for (const proxy of proxies) if (only === undefined || only.includes(proxy.name)) await startProxy(proxy);
   await wait(8_000);
   for (const one of running) put(`idle_rss_mb{proxy=${one.proxy.name}}`, one.rssMb(), "MB");
-  await costs();
-  await latencies();
-  if (!args.includes("--skip-streams")) {
-    await openStreams({ kind: "paced", count: 1_000, events: 65, names: ["zml", "bare", "envoy"] });
-    await openStreams({ kind: "slow", count: 10_000, events: 11, names: ["zml"] });
+  // a second start measures nothing new, and says nothing of a machine that was busier the first time
+  if (!kept.has("start")) kept.keep("start", figures);
+  for (const [index, name] of todo.entries()) {
+    say(`section ${index + 1} of ${todo.length}: ${name}`);
+    figures = [];
+    await SECTIONS[name as keyof typeof SECTIONS]();
+    kept.keep(name, figures);
   }
-  report({ bench: "peers", figures, json });
+  report({ bench: "peers", figures: kept.all(), json });
+  if (args.includes("--write")) writePages(kept.all(), { rounds, load: kept.loadAverages() });
 } finally {
   await Promise.all([...running.map((one) => one.stop()), node.stop(), second.stop()]);
   rmSync(folder, { recursive: true, force: true });
@@ -204,6 +224,7 @@ async function openStreams(options: {
     if (!names.includes(proxy.name)) continue;
     const before = one.rssMb();
     const cpuBefore = one.cpuUs();
+    const beganAtMs = performance.now();
     const samples: number[] = [];
     let ticks = 0;
     const seen = await readStreams({
@@ -218,7 +239,10 @@ async function openStreams(options: {
     });
     const labels = `{streams=${count},pace=${kind},proxy=${proxy.name}}`;
     put(`open_streams_added_rss_mb${labels}`, Math.max(...samples) - before, "MB");
-    put(`cpu_us_per_event${labels}`, (one.cpuUs() - cpuBefore) / seen.events, "us");
+    const cpuUs = one.cpuUs() - cpuBefore;
+    put(`cpu_us_per_event${labels}`, cpuUs / seen.events, "us");
+    // at 1 the gateway falls behind: what has come meanwhile is then read and passed on together, which is cheaper
+    put(`core_share${labels}`, cpuUs / 1000 / (performance.now() - beganAtMs), "cores");
     put(`lost_events${labels}`, count * events - seen.events, "events");
     put(`first_event_p50_ms${labels}`, quantile(seen.firstEventMs, 0.5), "ms");
     say(`${labels}: ${seen.whole} whole, ${seen.events} events`);
@@ -246,7 +270,7 @@ function takePort(): Promise<number> {
 }
 
 function tell(text: string): void {
-  process.stderr.write(`${text}\n`);
+  say(`NOTE: ${text}`);
 }
 
 function NOTHING(): void {}

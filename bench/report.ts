@@ -24,8 +24,7 @@ const GOAL = /^(<=|>=|<|>) (-?[0-9.]+)$/;
 
 /** Prints the figures of a bench, and sets the exit code to 1 when a goal is missed. */
 export function report({ bench, figures, json }: { bench: string; figures: readonly Figure[]; json: boolean }): void {
-  const goals = readGoals();
-  const judged = figures.map((figure) => judge(figure, goals[figure.name]));
+  const judged = figures.map(judge);
   if (judged.some((figure) => figure.met === false)) process.exitCode = 1;
   const machine = machineOf();
   process.stdout.write(json ? `${JSON.stringify({ bench, machine, figures: judged })}\n` : tableOf(bench, judged));
@@ -46,11 +45,12 @@ export function median(values: readonly number[]): number {
   return quantile(Float64Array.from(values).sort(), 0.5);
 }
 
-function readGoals(): Record<string, string> {
-  return JSON.parse(readFileSync(new URL("goals.json", import.meta.url), "utf8")) as Record<string, string>;
-}
+let goals: Readonly<Record<string, string>> | null = null;
 
-function judge(figure: Figure, goal: string | undefined): JudgedFigure {
+/** A figure with its goal. */
+export function judge(figure: Figure): JudgedFigure {
+  goals ??= JSON.parse(readFileSync(new URL("goals.json", import.meta.url), "utf8")) as Record<string, string>;
+  const goal = goals[figure.name];
   const value = Number(figure.value.toPrecision(4));
   if (goal === undefined) return { ...figure, value };
   return { ...figure, value, goal, met: isMet(figure.value, goal) };

@@ -1,0 +1,47 @@
+/** Draws CPU per answer of each gateway, on a logarithmic axis, since they lie two orders of magnitude apart. */
+
+import type { Figure } from "../report.ts";
+
+const PANELS = [
+  { name: "chat_1kb", title: "1 KB chat request" },
+  { name: "stream_64_fast", title: "stream of 64 events, as fast as possible" },
+  { name: "stream_64_paced_20ms", title: "stream of 64 events, one each 20 ms" },
+];
+const WIDTH = 760;
+const LABEL_WIDTH = 130;
+const BAR_HEIGHT = 16;
+const GAP = 6;
+const TITLE_HEIGHT = 34;
+const FIGURE = /^cpu_us_per_answer\{case=([^,]+),proxy=([^}]+)\}$/;
+
+/** @returns an SVG. */
+export function plotOf(figures: readonly Figure[]): string {
+  const bars = figures.flatMap(({ name, value }) => {
+    const [, panel = "", proxy = ""] = FIGURE.exec(name) ?? [];
+    return proxy === "" || proxy === "zml_2_workers" ? [] : [{ panel, proxy, value }];
+  });
+  const least = Math.log10(Math.min(...bars.map(({ value }) => value)) / 2);
+  const most = Math.log10(Math.max(...bars.map(({ value }) => value)) * 1.5);
+  const lines: string[] = [];
+  let y = 10;
+  for (const { name, title } of PANELS) {
+    lines.push(`<text x="10" y="${y + 18}" font-weight="bold">CPU per answer, µs: ${title}</text>`);
+    y += TITLE_HEIGHT;
+    for (const { proxy, value } of bars.filter(({ panel }) => panel === name).sort((a, b) => a.value - b.value)) {
+      const width = ((Math.log10(value) - least) / (most - least)) * (WIDTH - LABEL_WIDTH - 80);
+      const fill = proxy === "zml" ? "#d9480f" : proxy === "bare" ? "#5c7cfa" : "#adb5bd";
+      lines.push(
+        `<text x="${LABEL_WIDTH - 8}" y="${y + 13}" text-anchor="end">${proxy}</text>`,
+        `<rect x="${LABEL_WIDTH}" y="${y}" width="${width.toFixed(1)}" height="${BAR_HEIGHT}" fill="${fill}"/>`,
+        `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 13}">${value.toPrecision(3)}</text>`,
+      );
+      y += BAR_HEIGHT + GAP;
+    }
+    y += GAP;
+  }
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y}" viewBox="0 0 ${WIDTH} ${y}" font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="white"/>
+${lines.join("\n")}
+</svg>
+`;
+}

@@ -191,3 +191,12 @@ test("trailers are bounded together, not only each", () => {
   const tooMany = read([start, ...Array.from({ length: 100 }, () => trailers)]);
   assert.match(tooMany.error ?? "", /trailer/);
 });
+
+test("lines that answers repeat read the same each time, and a malformed one is refused each time", () => {
+  const head = (type: string) => `${OK}Content-Type: ${type}\r\nSERVER:  a b \r\ncontent-length: 0\r\n\r\n`;
+  for (const type of ["a/b", "c/d", "a/b"]) {
+    const { heads } = read([head(type)]);
+    assert.deepEqual(heads[0]?.headers, { "content-type": type, server: "a b", "content-length": "0" });
+    assert.equal(read([head("a\u0001b")]).error, "a header field is malformed");
+  }
+});

@@ -107,7 +107,7 @@ export class RequestObserver {
     const { traces, accessLog } = this.#settings;
     if (traces === null && accessLog === null && exchange.trace === null) return;
     const { tally, interruption } = exchange;
-    const ending = endingOf({ ending: tally.ending, code: tally.code, interruption });
+    const ending = endingOf(tally, interruption);
     const hasFailed = FAILED.has(ending) || tally.dispatches > 1;
     const trace = exchange.trace ?? (hasFailed ? this.beginLate(exchange) : null);
     const isLogged = accessLog !== null && ((hasFailed && accessLog.keepsFailed) || this.#random() < accessLog.ratio);

@@ -6,7 +6,7 @@ import { SAMPLE_FIELDS, TIMING_FIELDS } from "../thread-messages.ts";
 import { type OutcomeSample, OutcomeSamples } from "./outcome-samples.ts";
 
 test("each number of a sample arrives under its own name", () => {
-  let sent = new Float64Array(0);
+  let sent: Float64Array = new Float64Array(0);
   const samples = new OutcomeSamples((flat) => {
     sent = flat;
   });

@@ -7,7 +7,7 @@ import { RequestSamples } from "./request-samples.ts";
 import { createTally } from "./request-tally.ts";
 
 test("each number of a request is sent under its own name", () => {
-  let sent = new Float64Array(0);
+  let sent: Float64Array = new Float64Array(0);
   const samples = new RequestSamples((flat) => {
     sent = flat;
   });

@@ -60,6 +60,8 @@ const MAX_IN_FLIGHT = 12;
 /** A thread that died takes its connections with it: within this time its callers have seen so, ms. */
 const DEATH_MS = 2_000;
 const TROUBLES_MAX = 20;
+/** So few that all memory of the rings is in use within seconds: until then each decision takes some for the first time. */
+const RING_RECORDS = 1024;
 
 export async function soak(options: SoakOptions): Promise<SoakReport> {
   const run = new SoakRun(options);
@@ -282,6 +284,7 @@ class SoakRun {
 admin: { listen: "127.0.0.1:0" }
 workers: ${WORKERS}
 store: { path: data }
+evidence: { ring_records: ${RING_RECORDS} }
 timeouts: { connect_ms: 1000, first_byte_ms: 1500, first_token_ms: 1500, idle_ms: 4000, drain_ms: 5000 }
 failover: { cooldown_ms: ${500 + (version % 5)}, cooldown_max_ms: 2000, retry_budget: 2, max_attempts: 6 }
 health: { poll_interval_ms: 300, timeout_ms: 250, slow_start_ms: 1000 }

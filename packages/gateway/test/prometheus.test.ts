@@ -14,7 +14,7 @@ const STOP_MS_MAX = 10_000;
 const POLICY = `policies:
   - { name: fast, accelerator_preference: [{ family: H100, priority: 1 }, { family: MI300X, priority: 2 }], cost_priority: latency }
 models: [{ name: m, policy: fast }]
-health: { poll_interval_ms: 200, timeout_ms: 200 }
+health: { poll_interval_ms: 200, timeout_ms: 5000 }
 `;
 
 function hasPrometheus(t: TestContext): boolean {

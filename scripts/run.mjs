@@ -28,6 +28,7 @@ const tasks = {
   "bench:routing": "bench/routing.ts",
   "bench:fidelity": "bench/fidelity.ts",
   "bench:reload": "bench/reload.ts",
+  "bench:backtest": "bench/backtest.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

@@ -163,6 +163,7 @@ const BODIES = [
   { path: "/nowhere/copy" },
   { level: "info" },
   { request: { model: "x" } },
+  { policies: [{ name: "x" }] },
   new YamlBody("nodes: []\n"),
 ];
 

@@ -1,7 +1,9 @@
 /** What the routes answer with, and whom they tell what to do: the seams between the admin API and the gateway. */
 
 import type { RoutingCall } from "@zml/engine";
+import type { PolicyConfig } from "@zml/protocol";
 import type {
+  BacktestJobJson,
   DecisionJson,
   DecisionTailJson,
   DiscoveryReportJson,
@@ -45,12 +47,33 @@ export interface AdminSources {
   priceHistory(question: PriceHistoryQuestion): Promise<PriceHistoryJson>;
   discovery(): DiscoveryReportJson;
   readonly decisions: DecisionSource;
+  readonly backtests: BacktestSource;
   /** All but the counts of objects. */
   status(): Omit<StatusJson, "objects">;
   reload(): Promise<ReloadResult>;
   /** Version of the configuration that is in force. */
   version(): number;
   readonly nodes: NodeActions;
+}
+
+/** Back-tests. `account` null: an operator, who sees all. Null answers: there is no such job. */
+export interface BacktestSource {
+  /** @throws StoreFault when what was decided last can't be written. */
+  start(owner: string, ask: BacktestAsk): Promise<BacktestJobJson | "not_kept" | "already_running">;
+  find(id: string, account: string | null): BacktestJobJson | null;
+  list(account: string | null): BacktestJobJson[];
+  cancel(id: string, account: string | null): BacktestJobJson | null;
+}
+
+/** What is asked of a back-test. */
+export interface BacktestAsk {
+  /** Unix ms. */
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly drafts: readonly PolicyConfig[];
+  readonly replaces: string | null;
+  /** Whose requests are judged; null: all. */
+  readonly account: string | null;
 }
 
 /** Decisions that are remembered, in the rings and in the store. */

@@ -1,6 +1,7 @@
 /** Every route with what it does, but for those that the port answers itself. */
 
 import { ADMIN_ROUTES, DOOR_ROUTES } from "@zml/protocol/admin";
+import { backtestHandlers } from "./backtest-handlers.ts";
 import type { BoundRoute } from "./bound-route.ts";
 import { configurationHandlers } from "./configuration-handlers.ts";
 import { nodeHandlers } from "./node-handlers.ts";
@@ -16,6 +17,7 @@ export function bindRoutes(): readonly BoundRoute[] {
     ...nodeHandlers(),
     ...reportHandlers(),
     whatIfHandler(),
+    ...backtestHandlers(),
   ];
   const atTheDoor = new Set(Object.values(DOOR_ROUTES).map(({ id }) => id));
   for (const { id } of ADMIN_ROUTES) {

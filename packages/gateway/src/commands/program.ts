@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { LOG_LEVELS, type LogLevel } from "@zml/protocol/log-levels";
 import { Command, Option } from "commander";
 import type { LogFormat } from "../telemetry/log-lines.ts";
+import type { BacktestCommand } from "./backtest/backtest.ts";
 import { checkConfig } from "./check-config.ts";
 import type { CheckNodesOptions } from "./check-nodes.ts";
 import { completionScript, SHELLS, type Shell } from "./completion.ts";
@@ -16,6 +17,7 @@ import type { ProgramHost } from "./program-host.ts";
 import { addObjectCommands } from "./program-objects.ts";
 import { addOperatorCommands } from "./program-operator.ts";
 import {
+  accountOption,
   adminOption,
   configOption,
   countOf,
@@ -66,6 +68,23 @@ export function createProgram(host: ProgramHost): Command {
     .action(async (options: { file: string; json: boolean }) => {
       const { simulate } = await import("./simulate.ts");
       host.end(await simulate(terminal, options));
+    });
+  program
+    .command("backtest")
+    .description("replay recorded traffic under the policies in force and under a draft, and report what would change")
+    .requiredOption("--policy <file>", "the draft: one policy, or a file with policies")
+    .option("--since <time>", "from: 24h ago, or a moment such as 2027-01-31T00:00:00Z", "24h")
+    .option("--until <time>", "to; default: now")
+    .option("--replaces <policy>", "the policy that a draft of one stands for; default: its name")
+    .addOption(accountOption())
+    .option("--store <path>", "read the folder of a store here, without a gateway")
+    .addOption(adminOption())
+    .addOption(keyEnvOption())
+    .option("--html <file>", "write the report as a page, with plots")
+    .addOption(jsonOption())
+    .action(async (options: BacktestCommand) => {
+      const { backtest } = await import("./backtest/backtest.ts");
+      host.end(await backtest(terminal, options, host.watch()));
     });
   program
     .command("completion")

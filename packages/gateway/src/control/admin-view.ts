@@ -19,7 +19,7 @@ import { workerKeys } from "./worker-view.ts";
 /** The parts of a gateway that the admin port reads, and what only the gateway itself can tell or do. */
 export interface AdminParts
   extends GatewayStatusSources,
-    Pick<AdminSources, "log" | "logControl" | "objects" | "decisions" | "reload" | "metrics"> {
+    Pick<AdminSources, "log" | "logControl" | "objects" | "decisions" | "backtests" | "reload" | "metrics"> {
   readonly table: FleetTable;
   readonly names: NameRegistry;
   readonly configuration: Configuration;
@@ -50,6 +50,7 @@ export function adminSources(parts: AdminParts): AdminSources {
     priceHistory: (question) => priceHistory(question, { book: parts.prices, kept: parts.kept }),
     discovery: () => discoveryReport(parts.discovery, clock.nowMs()),
     decisions: parts.decisions,
+    backtests: parts.backtests,
     status: () => gatewayStatus(parts),
     reload: () => parts.reload(),
     version: () => fleet.version,

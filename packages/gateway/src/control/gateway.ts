@@ -38,6 +38,7 @@ import { PolicyTargets } from "../telemetry/policy-targets.ts";
 import { RequestExports } from "../telemetry/request-exports.ts";
 import { Telemetry } from "../telemetry/telemetry.ts";
 import { type AdminParts, adminSources } from "./admin-view.ts";
+import { BacktestJobs } from "./backtest-jobs.ts";
 import { FileWatches } from "./config-watch.ts";
 import { ACK_DEADLINE_MS, Configuration, type ConfigurationHost } from "./configuration.ts";
 import { createPoller } from "./create-poller.ts";
@@ -166,6 +167,7 @@ class RunningGateway implements Gateway {
   readonly #store: Store;
   readonly #keptDecisions: KeptDecisions;
   readonly #decisions: DecisionSearch;
+  readonly #backtests: BacktestJobs;
   /** Null: nothing outlives the process. */
   readonly #kept: KeptState | null;
   readonly #poller: Poller;
@@ -247,10 +249,12 @@ class RunningGateway implements Gateway {
         table: this.#table,
         names: this.#names,
         fleet: () => this.#fleet,
-        failover: () => this.#configuration.config.failover,
+        config: () => this.#configuration.config,
       },
       log: this.#log,
     });
+    this.#backtests = new BacktestJobs(this.#keptDecisions);
+    this.#endings.push(() => this.#backtests.stop());
     this.#decisions = new DecisionSearch({
       rings: this.#rings,
       names: this.#names,
@@ -533,6 +537,7 @@ class RunningGateway implements Gateway {
       report: () => this.#report(),
       metrics: () => this.metrics(),
       decisions: this.#decisions,
+      backtests: this.#backtests,
       keptDecisions: this.#keptDecisions,
       reload: () => this.reload(),
     };

@@ -1,6 +1,7 @@
 /** The admin API: what its routes take and answer. Loaded when the first admin request comes. */
 
 export * from "./access.ts";
+export * from "./backtest.ts";
 export * from "./changes.ts";
 export * from "./decisions.ts";
 export * from "./fields.ts";

@@ -31,6 +31,8 @@ export const ADMIN_PROBLEMS = table({
   owned_by_file: { status: 409, title: "the configuration file owns it" },
   owned_by_discovery: { status: 409, title: "discovery owns it" },
   in_use: { status: 409, title: "something else needs it" },
+  not_kept: { status: 409, title: "no decisions are kept" },
+  already_running: { status: 409, title: "one runs already" },
   needs_restart: { status: 409, title: "a running gateway can't change it" },
   precondition_failed: { status: 412, title: "it has changed" },
   body_too_large: { status: 413, title: "the body is too large" },

@@ -1,5 +1,6 @@
 import { CHOICE_REASONS, NO_NODE_REASONS } from "@zml/engine/reasons";
 import { z } from "zod";
+import { backtestBody, backtestJobSchema, backtestParams } from "./backtest.ts";
 import {
   appliedSchema,
   applyBody,
@@ -277,6 +278,56 @@ export const DECISION_ROUTES = {
   }),
 };
 
+const backtestList = z.object({ items: z.array(backtestJobSchema).describe("Newest first, without their reports.") });
+
+export const BACKTEST_ROUTES = {
+  start: route({
+    id: "start_backtest",
+    method: "POST",
+    path: "/admin/v1/backtest",
+    tag: "decisions",
+    summary: "Start a back-test",
+    description:
+      "Replays kept decisions (`evidence.keep`) under the policies in force and under a draft, on a thread that goes behind everything else. One at a time. Look at it until its state is not `running`.",
+    access: "read",
+    body: { schema: backtestBody, types: json, size: "object" },
+    answers: { 202: { description: "It runs.", schema: backtestJobSchema } },
+    problems: ["other_account", "not_kept", "already_running", "store_unavailable"],
+  }),
+  list: route({
+    id: "list_backtests",
+    method: "GET",
+    path: "/admin/v1/backtest",
+    tag: "decisions",
+    summary: "List back-tests",
+    description: "The last eight since the start.",
+    access: "read",
+    answers: { 200: { description: "The jobs.", schema: backtestList } },
+  }),
+  get: route({
+    id: "get_backtest",
+    method: "GET",
+    path: "/admin/v1/backtest/{id}",
+    tag: "decisions",
+    summary: "Get a back-test, with its report once it is done",
+    access: "read",
+    params: backtestParams,
+    answers: { 200: { description: "The job.", schema: backtestJobSchema } },
+    problems: ["not_found"],
+  }),
+  cancel: route({
+    id: "cancel_backtest",
+    method: "DELETE",
+    path: "/admin/v1/backtest/{id}",
+    tag: "decisions",
+    summary: "Cancel a back-test",
+    access: "read",
+    params: backtestParams,
+    answers: { 200: { description: "The job. One that had ended stays as it was.", schema: backtestJobSchema } },
+    problems: ["not_found"],
+  }),
+};
+
 const report = { method: "GET", tag: "fleet", access: "operator_read" } as const;
 
 export const FLEET_ROUTES = {
@@ -441,6 +492,7 @@ export const ADMIN_ROUTES: readonly RouteContract[] = [
   ...Object.values(NODE_ROUTES),
   ...Object.values(FLEET_ROUTES),
   ...Object.values(DECISION_ROUTES),
+  ...Object.values(BACKTEST_ROUTES),
   ...Object.values(GATEWAY_ROUTES),
   ...Object.values(DOOR_ROUTES),
 ];

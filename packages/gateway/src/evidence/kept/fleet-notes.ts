@@ -25,7 +25,7 @@ export interface FleetNoteSources {
     readonly directory: CompiledDirectory;
     readonly nodes: Iterable<FleetNode>;
   };
-  readonly failover: () => Config["failover"];
+  readonly config: () => Pick<Config, "failover" | "health">;
 }
 
 /** What is new. */
@@ -109,7 +109,7 @@ export class FleetNotes {
   }
 
   #state(): FleetState {
-    const { table, names, failover } = this.#sources;
+    const { table, names, config } = this.#sources;
     const { version, directory, nodes } = this.#sources.fleet();
     const known = (value: number | undefined) => (value !== undefined && Number.isFinite(value) ? value : null);
     const served = new Map<number, KeptNode["models"][number][]>();
@@ -125,7 +125,8 @@ export class FleetNotes {
         served.set(row, list);
       });
     }
-    const { maxAttempts, windowMs, retryBudget } = failover();
+    const { failover, health } = config();
+    const { maxAttempts, windowMs, retryBudget } = failover;
     return {
       version,
       families: names.families.list(),
@@ -149,6 +150,7 @@ export class FleetNotes {
       })),
       policies: [...directory.policies.values(), ...Array.from(directory.accounts.values(), ({ builtIn }) => builtIn)],
       accounts: Array.from(directory.accounts.values(), ({ name, defaultPolicy }) => ({ name, defaultPolicy })),
+      pollEveryMs: health.pollIntervalMs,
       failover: { maxAttempts, windowMs, retryBudget },
     };
   }

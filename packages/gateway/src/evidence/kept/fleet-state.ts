@@ -38,6 +38,8 @@ export interface FleetState {
   /** The built-in ones of the accounts included; NaN stands as null. */
   readonly policies: readonly PolicyData[];
   readonly accounts: readonly { readonly name: string; readonly defaultPolicy: string | null }[];
+  /** How often nodes are polled. */
+  readonly pollEveryMs: number;
   readonly failover: { readonly maxAttempts: number; readonly windowMs: number; readonly retryBudget: number };
 }
 

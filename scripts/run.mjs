@@ -29,6 +29,7 @@ const tasks = {
   "bench:fidelity": "bench/fidelity.ts",
   "bench:reload": "bench/reload.ts",
   "bench:backtest": "bench/backtest.ts",
+  "bench:dashboard": "bench/dashboard.ts",
 };
 
 const [task = "", ...taskArgs] = process.argv.slice(2);

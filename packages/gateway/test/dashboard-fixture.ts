@@ -32,6 +32,15 @@ export interface Visit {
   readonly at?: string;
 }
 
+/** Null: none is installed. */
+export async function launchChromium(): Promise<Browser | null> {
+  for (const executablePath of BROWSERS) {
+    const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }).catch(() => null);
+    if (browser !== null) return browser;
+  }
+  return null;
+}
+
 /** The browser of a test file, started before its tests and stopped after them. */
 export class DashboardBrowser {
   #browser: Browser | null = null;
@@ -41,9 +50,7 @@ export class DashboardBrowser {
   constructor() {
     before(async () => {
       await buildDashboard();
-      for (const executablePath of BROWSERS) {
-        this.#browser ??= await chromium.launch({ executablePath, args: ["--no-sandbox"] }).catch(() => null);
-      }
+      this.#browser = await launchChromium();
     });
     after(() => this.#browser?.close());
     afterEach(() => assert.deepEqual(this.#wrong.splice(0), []));

@@ -89,7 +89,7 @@ export async function runDemo(options: DemoOptions, output: DemoOutput, signal: 
     cleanups.push(async () => (signal.aborted ? gateway.kill() : await gateway.stop()));
     output.say(`${fleet.title} behind \`zml serve -c ${configPath}\``);
     output.say(`data ${gateway.dataUrl}   admin ${gateway.adminUrl}\n`);
-    output.say(`dashboard ${gateway.adminUrl}/\n`);
+    output.say(`dashboard ${gateway.adminUrl}/   (open it in a browser: no key is asked on this machine)\n`);
     output.say(tryItText({ dataUrl: gateway.dataUrl, adminUrl: gateway.adminUrl, model }));
     const run = new DemoRun({ options, fleet, gateway, output, times, signal });
     return await run.run();

@@ -5,6 +5,7 @@ import { hasKey, setKey } from "./api.ts";
 import { type Following, useLive } from "./live.ts";
 import { AdmissionPage } from "./pages/admission.tsx";
 import { AvailabilityPage } from "./pages/availability.tsx";
+import { BackTestPage } from "./pages/back-test.tsx";
 import { CostPage } from "./pages/cost.tsx";
 import { DecisionsPage } from "./pages/decisions.tsx";
 import { DispatchPage } from "./pages/dispatch.tsx";
@@ -42,6 +43,7 @@ const GROUPS: readonly { readonly title: string; readonly pages: readonly PageNa
     pages: [
       { page: "decisions", title: "Decisions" },
       { page: "what-if", title: "What if" },
+      { page: "back-test", title: "Back-test" },
     ],
   },
   { title: "Configuration", pages: [{ page: "policies", title: "Policies" }] },
@@ -170,6 +172,8 @@ function Page({ route, following }: { route: Route; following: Following }) {
       return <DecisionsPage id={route.rest} query={route.query} />;
     case "what-if":
       return <WhatIfPage following={following} />;
+    case "back-test":
+      return <BackTestPage id={route.rest} following={following} />;
     case "policies":
       return <PoliciesPage name={route.rest} following={following} />;
     default:

@@ -21,6 +21,7 @@ export const PAGES = [
   "Failover",
   "Decisions",
   "What if",
+  "Back-test",
   "Policies",
 ];
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { chat, decisionOf, fakeNode, PORTS, startOn, until } from "./control-fixture.ts";
+import { chat, decisionOf, fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";
 import { DashboardBrowser, faults, go, PAGES } from "./dashboard-fixture.ts";
 
 const FILE = (a: string, b: string) => `${PORTS}nodes:
@@ -137,4 +137,35 @@ test("a policy is checked, with every error, before it is saved", async (t) => {
   await page.getByLabel("Target for the whole answer, ms").fill("1500");
   await page.getByRole("button", { name: "Check" }).click();
   await page.getByText("latency_target_ms").waitFor();
+});
+
+test("recorded traffic is replayed under a draft, and both stand beside each other", async (t) => {
+  if (!browser.isHere(t)) return;
+  const node = await fakeNode(t);
+  const { gateway } = await startOn(
+    t,
+    `${PORTS}workers: 1\nevidence: { keep: {} }
+nodes: [{ id: a, url: "${node.url}", family: H100, models: [m], cost: { usd_per_gpu_hour: 3 } }]
+policies: [{ name: chat, cost_priority: latency, latency_target_ms: 5000 }]
+models: [{ name: m, policy: chat }]
+`,
+    { storeFolder: folder(t) },
+  );
+  for (let call = 0; call < 30; call++) await (await chat(gateway)).arrayBuffer();
+  const page = await browser.visit(t, gateway, { at: "back-test" });
+  await page.getByLabel("Traffic of").selectOption("3600");
+  const draft = page.getByLabel("The draft, as JSON");
+  await draft.fill('{ "name": "chat", "cost_priority": "cheapest" }');
+  await page.getByRole("button", { name: "Replay" }).click();
+  await page
+    .getByRole("alert")
+    .getByText(/cost_priority/)
+    .first()
+    .waitFor();
+  await draft.fill('{ "name": "chat", "cost_priority": "cost" }');
+  await page.getByRole("button", { name: "Replay" }).click();
+  await page.getByRole("heading", { name: "Draft beside what is in force" }).waitFor();
+  await page.getByRole("rowheader", { name: "attainment" }).waitFor();
+  await page.getByRole("rowheader", { name: "H100" }).waitFor();
+  assert.deepEqual(await faults(page), []);
 });

@@ -57,9 +57,12 @@ test("what predictions are made with is there after a restart, from the first po
   const after = predicted(second.gateway);
   assert.ok(before !== undefined && after !== undefined);
   assert.ok(after.samples >= before.samples - 1 && after.samples <= before.samples, `${after.samples}`);
-  // all but the node's own slowness, which a minute forgets
+  // all but the node's own slowness, which a minute forgets; this node takes microseconds, an unknown one is given 20 ms
   const family = before.step_ms / (before.slowness ?? 1);
-  assert.ok(Math.abs(after.step_ms - family) <= 0.1 * family, `${before.step_ms} ${before.slowness} ${after.step_ms}`);
+  assert.ok(
+    Math.abs(after.step_ms - family) <= 0.1 * family + 1,
+    `${before.step_ms} ${before.slowness} ${after.step_ms}`,
+  );
   assert.equal(second.gateway.stats().fleet.models[0]?.mean_output_tokens, 8);
   await second.gateway.stop();
 

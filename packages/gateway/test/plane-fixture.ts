@@ -250,11 +250,11 @@ export async function startPlane(
   }
 }
 
-/** Waits until a claim holds; fails after five seconds, so that a test never hangs on it. */
+/** Waits until a claim holds; fails after fifteen seconds, so that a test never hangs on it. */
 export async function until(claim: () => boolean, what = "the claim"): Promise<void> {
-  const deadline = performance.now() + 5000;
+  const deadline = performance.now() + 15_000;
   while (!claim()) {
-    if (performance.now() > deadline) throw new Error(`${what} did not come true within 5 s`);
+    if (performance.now() > deadline) throw new Error(`${what} did not come true within 15 s`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

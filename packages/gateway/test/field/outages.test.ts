@@ -130,8 +130,11 @@ describe("an outage", () => {
           await response.text();
         }
       };
+      const startMs = performance.now();
       await Promise.all(Array.from({ length: 20 }, some));
-      assert.ok(callsOf(nodes) <= 1.2 * requests, `${callsOf(nodes)} for ${requests}`);
+      // a machine so slow that a second half-window begins gives what is always allowed once more
+      const always = performance.now() - startMs > 5_000 ? 100 : 0;
+      assert.ok(callsOf(nodes) <= 1.2 * requests + always, `${callsOf(nodes)} for ${requests}`);
     });
   }
 

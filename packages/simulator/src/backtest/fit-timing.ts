@@ -29,6 +29,8 @@ export interface RecordedAttempt {
 export interface NodeAttempts {
   readonly node: number;
   readonly model: number;
+  /** Models of one kin are one model to their nodes, under the names of several accounts: they share its steps. */
+  readonly kin: number;
   readonly family: number;
   readonly concurrencyLimit: number;
   readonly kvCapacityTokens: number;
@@ -39,8 +41,8 @@ type Constants = Omit<NodeConstants, "kvCapacityTokens">;
 
 /** Fewer say nothing about five numbers. */
 const SAMPLES_MIN = 8;
-/** Times that the constants are scaled. */
-const ROUNDS = 6;
+/** Times that the constants are scaled, at most by 2 each: a step that the fit took for nothing has to come to tens of ms. */
+const ROUNDS = 14;
 /** Shorter answers say more about the first token than about the step. */
 const DECODE_TOKENS_MIN = 4;
 /** A node that differs by less is its family. */
@@ -58,8 +60,12 @@ const UNKNOWN: Constants = {
 /** Everything that was fitted. */
 export interface Fit {
   readonly timings: readonly FittedTiming[];
-  /** Factor of each node against its family, by node. */
-  readonly slowness: ReadonlyMap<number, number>;
+  /** Factor of each node against its family, by `slownessKey`. */
+  readonly slowness: ReadonlyMap<string, number>;
+}
+
+export function slownessKey(node: number, kin: number): string {
+  return `${node} ${kin}`;
 }
 
 /**
@@ -68,56 +74,71 @@ export interface Fit {
  * @param groups every (node, model) there is, with its attempts.
  */
 export function fitTimings(groups: readonly NodeAttempts[]): Fit {
-  const families = new Map<string, NodeAttempts[]>();
-  for (const group of groups) {
-    const key = `${group.model} ${group.family}`;
-    const known = families.get(key);
-    if (known === undefined) families.set(key, [group]);
-    else known.push(group);
+  const families = new Map<string, { readonly members: NodeAttempts[]; readonly models: Set<number> }>();
+  for (const { group, models } of byKin(groups)) {
+    const key = `${group.kin} ${group.family}`;
+    const known = families.get(key) ?? { members: [], models: new Set() };
+    families.set(key, known);
+    known.members.push(group);
+    for (const model of models) known.models.add(model);
   }
-  const timings: FittedTiming[] = [];
-  const slowness = new Map<number, number>();
-  const unknown: { model: number; family: number }[] = [];
-  for (const members of families.values()) {
-    const { model, family } = members[0] as NodeAttempts;
+  const slowness = new Map<string, number>();
+  const measured: { readonly kin: number; readonly timing: Timing }[] = [];
+  const fitted = Array.from(families.values(), ({ members, models }) => {
+    const { kin } = members[0] as NodeAttempts;
     const samples = members.reduce((sum, { attempts }) => sum + attempts.length, 0);
-    if (samples < SAMPLES_MIN) unknown.push({ model, family });
-    else timings.push(fitFamily(model, family, members, samples, slowness));
-  }
-  const measured = [...timings];
-  for (const { model, family } of unknown) {
-    const like = measured.filter((timing) => timing.model === model);
-    const others = like.length > 0 ? like : measured;
-    const median = (of: (timing: FittedTiming) => number, fallback: number) =>
-      others.length === 0 ? fallback : medianOf(others.map(of));
-    const constants: Constants = {
-      baseMs: median(({ constants: c }) => c.baseMs, UNKNOWN.baseMs),
-      usPerSequence: median(({ constants: c }) => c.usPerSequence, UNKNOWN.usPerSequence),
-      nsPerCachedToken: median(({ constants: c }) => c.nsPerCachedToken, UNKNOWN.nsPerCachedToken),
-      usPerPrefillToken: median(({ constants: c }) => c.usPerPrefillToken, UNKNOWN.usPerPrefillToken),
-      nsPerSquaredPrefillToken: 0,
-    };
-    const overheadMs = median((timing) => timing.overheadMs, 2);
-    timings.push({
-      model,
-      family,
-      constants,
-      overheadMs,
-      samples: 0,
-      tokenError: Number.NaN,
-      responseError: Number.NaN,
-    });
-  }
+    const timing = samples < SAMPLES_MIN ? null : fitFamily(members, samples, slowness);
+    if (timing !== null) measured.push({ kin, timing });
+    return { members, models, kin, timing };
+  });
+  const timings = fitted.flatMap(({ members, models, kin, timing }) => {
+    const { family } = members[0] as NodeAttempts;
+    const like = measured.filter((one) => one.kin === kin);
+    const known = timing ?? middleOf((like.length > 0 ? like : measured).map((one) => one.timing));
+    return Array.from(models, (model): FittedTiming => ({ ...known, model, family }));
+  });
   return { timings, slowness };
 }
 
-function fitFamily(
-  model: number,
-  family: number,
-  members: readonly NodeAttempts[],
-  samples: number,
-  slowness: Map<number, number>,
-): FittedTiming {
+type Timing = Omit<FittedTiming, "model" | "family">;
+
+/** Of a step with some company: what timings are compared by. */
+const TYPICAL = { sequences: 8, cachedTokens: 4_000 };
+
+/** One of them as a whole: each constant's own median would be a node that there is not, such as one whose steps take no time. */
+function middleOf(timings: readonly Timing[]): Timing {
+  const stepMs = ({ constants: { baseMs, usPerSequence, nsPerCachedToken } }: Timing) =>
+    baseMs + (usPerSequence * TYPICAL.sequences) / 1e3 + (nsPerCachedToken * TYPICAL.cachedTokens) / 1e6;
+  const sorted = [...timings].sort((a, b) => stepMs(a) - stepMs(b));
+  const { constants = UNKNOWN, overheadMs = 2 } = sorted[sorted.length >> 1] ?? {};
+  return { constants, overheadMs, samples: 0, tokenError: Number.NaN, responseError: Number.NaN };
+}
+
+interface KinGroup {
+  readonly group: NodeAttempts;
+  readonly models: readonly number[];
+  /** The model of each attempt. */
+  readonly modelOf: readonly number[];
+}
+
+/** Groups of one node and kin as one, by time of sending. */
+function byKin(groups: readonly NodeAttempts[]): KinGroup[] {
+  const together = new Map<string, NodeAttempts[]>();
+  for (const group of groups) {
+    const key = slownessKey(group.node, group.kin);
+    const known = together.get(key);
+    if (known === undefined) together.set(key, [group]);
+    else known.push(group);
+  }
+  return Array.from(together.values(), (members) => {
+    const all = members.flatMap(({ model, attempts }) => attempts.map((attempt) => ({ model, attempt })));
+    all.sort((a, b) => a.attempt.sentAtMs - b.attempt.sentAtMs);
+    const group = { ...(members[0] as NodeAttempts), attempts: all.map(({ attempt }) => attempt) };
+    return { group, models: members.map(({ model }) => model), modelOf: all.map(({ model }) => model) };
+  });
+}
+
+function fitFamily(members: readonly NodeAttempts[], samples: number, slowness: Map<string, number>): Timing {
   let { constants, overheadMs } = leastSquares(members);
   let played = play(members, constants, overheadMs, null);
   for (let round = 0; round < ROUNDS; round++) {
@@ -150,23 +171,27 @@ function fitFamily(
     played = play(members, constants, overheadMs, null);
     if (Math.abs(damped - 1) < 0.005 && !(Math.abs(missingMs) > 0.01 * (overheadMs + constants.baseMs))) break;
   }
-  for (const { node, attempts } of members) {
+  const factors = new Map<string, number>();
+  for (const { node, kin, attempts } of members) {
     if (attempts.length < SAMPLES_MIN) continue;
     const own = played.filter((one) => one.node === node);
     const factor = ratioOf(own, Number.isNaN(ratioOf(own, "token")) ? "response" : "token");
-    if (factor > 0 && Math.abs(factor - 1) >= SLOWNESS_MIN) slowness.set(node, factor);
+    if (factor > 0 && Math.abs(factor - 1) >= SLOWNESS_MIN) factors.set(slownessKey(node, kin), factor);
   }
-  if (slowness.size > 0) played = play(members, constants, overheadMs, slowness);
-  const errorOf = (of: "token" | "response") =>
-    medianOf(played.map((one) => Math.abs(simulated(one, of) / recorded(one, of) - 1)).filter(Number.isFinite));
+  if (factors.size > 0) {
+    const slowed = play(members, constants, overheadMs, factors);
+    // where the steps explain little, as under load from elsewhere, a factor can pile a node up
+    if (!(errorOf(slowed, "response") > errorOf(played, "response"))) {
+      played = slowed;
+      for (const [key, factor] of factors) slowness.set(key, factor);
+    }
+  }
   return {
-    model,
-    family,
     constants,
     overheadMs,
     samples,
-    tokenError: errorOf("token"),
-    responseError: errorOf("response"),
+    tokenError: errorOf(played, "token"),
+    responseError: errorOf(played, "response"),
   };
 }
 
@@ -188,6 +213,10 @@ function simulated({ real, first, total }: Played, of: "token" | "response"): nu
   return of === "response" ? total : (total - first) / (real.outputTokens - 1);
 }
 
+function errorOf(played: readonly Played[], of: "token" | "response"): number {
+  return medianOf(played.map((one) => Math.abs(simulated(one, of) / recorded(one, of) - 1)).filter(Number.isFinite));
+}
+
 function ratioOf(played: readonly Played[], of: "token" | "response"): number {
   const ratios = played.map((one) => recorded(one, of) / simulated(one, of));
   return medianOf(ratios.filter((ratio) => ratio > 0 && ratio < Number.POSITIVE_INFINITY));
@@ -198,10 +227,10 @@ function play(
   members: readonly NodeAttempts[],
   constants: Constants,
   overheadMs: number,
-  slowness: ReadonlyMap<number, number> | null,
+  slowness: ReadonlyMap<string, number> | null,
 ): Played[] {
   const all: Played[] = [];
-  for (const { node, attempts, concurrencyLimit, kvCapacityTokens } of members) {
+  for (const { node, kin, attempts, concurrencyLimit, kvCapacityTokens } of members) {
     const played = attempts.map((real): Played => ({ node, real, first: Number.NaN, total: Number.NaN }));
     const sentAt = (id: number) => (played[id] as Played).real.sentAtMs;
     const virtual = new VirtualNode({
@@ -215,7 +244,7 @@ function play(
         (played[id] as Played).total = atMs - sentAt(id) + overheadMs;
       },
     });
-    const factor = slowness?.get(node);
+    const factor = slowness?.get(slownessKey(node, kin));
     if (factor !== undefined) virtual.setSlowness(factor, 0);
     played.forEach(({ real }, id) => {
       const { promptTokens, outputTokens, sentAtMs } = real;
@@ -269,8 +298,9 @@ const LESSONS_MAX = 4_000;
 
 /** What the attempts would have taught a gateway: the last ones of each node. */
 export function lessonsOf(groups: readonly NodeAttempts[]): Lesson[] {
-  const most = Math.max(20, Math.floor(LESSONS_MAX / Math.max(1, groups.length)));
-  const lessons = groups.flatMap(({ node, model, attempts }) => {
+  const together = byKin(groups);
+  const most = Math.max(20, Math.floor(LESSONS_MAX / Math.max(1, together.length)));
+  const lessons = together.flatMap(({ group: { node, attempts }, modelOf }) => {
     const company = companyOf(attempts);
     const from = Math.max(0, attempts.length - most);
     return attempts.slice(from).map((attempt, position) => {
@@ -281,7 +311,7 @@ export function lessonsOf(groups: readonly NodeAttempts[]): Lesson[] {
       const atFirst = company(sentAtMs - 1e-3, sentAtMs, from + position);
       const lesson: Lesson = {
         row: node,
-        model,
+        model: modelOf[from + position] as number,
         ...{ promptTokens, outputTokens, firstTokenMs, durationMs },
         depth: Math.round(atFirst.sequences),
         aheadTokens: 0,

@@ -1,6 +1,6 @@
 /** Back-test: recorded traffic through the production engine in virtual time. */
 
-export { type Fit, fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt } from "./fit-timing.ts";
+export { type Fit, fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt, slownessKey } from "./fit-timing.ts";
 export { replay } from "./replay.ts";
 export type { FittedTiming, NodeState, ReplayEvent, ReplayNode, ReplayPlan } from "./replay-plan.ts";
 export { type Comparison, compare, FIGURES, type FigureName, type Figures, Summary } from "./summary.ts";

@@ -21,6 +21,8 @@ export interface ReplayNode {
     readonly contextTokens: number;
     /** Capacity that decisions were made on, the mean of the window; NaN: none were. */
     readonly tokensPerSecond: number;
+    /** Factor on the time of its steps against the family. */
+    readonly slowness: number;
   }[];
 }
 
@@ -67,14 +69,13 @@ export interface FittedTiming {
 export interface ReplayPlan {
   readonly families: readonly string[];
   readonly nodes: readonly ReplayNode[];
-  readonly models: readonly { readonly account: string; readonly name: string }[];
+  /** Models of one kin are one model to a node that has both: its steps are of them together. */
+  readonly models: readonly { readonly account: string; readonly name: string; readonly kin: number }[];
   /** By the index that requests name; of the same account as the request. */
   readonly policies: readonly PolicyData[];
   readonly accounts: readonly string[];
   readonly events: readonly ReplayEvent[];
   readonly timings: readonly FittedTiming[];
-  /** Factor on the time of each node's steps against its family. */
-  readonly slowness: readonly number[];
   readonly failover: { readonly maxAttempts: number; readonly windowMs: number; readonly retryBudget: number };
   readonly pollEveryMs: number;
   /** Requests from the window's beginning that fill the nodes before it begins; 0: a gateway began with the window. */

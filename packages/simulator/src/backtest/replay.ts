@@ -72,9 +72,12 @@ class Replay {
   readonly #onProgress: ((share: number) => void) | null;
   readonly #gateway: ReplayGateway;
   readonly #heap = new EventHeap();
-  /** By placement. */
+  /** By placement; placements of one kin on one node have one. */
   readonly #nodes: VirtualNode[] = [];
+  /** By placement: the first one that has the same. */
+  readonly #firstOf: number[] = [];
   readonly #overheadMs: number[] = [];
+  /** By row: a placement for each of its virtual nodes. */
   readonly #placementsOf: number[][] = [];
   readonly #version: Int32Array;
   readonly #scheduledMs: Float64Array;
@@ -103,11 +106,20 @@ class Replay {
     // what warms up has ended when the window begins, or nearly
     const warmUp = Math.min(plan.warmUp, count);
     this.#warmUpMs = warmUp === 0 ? 0 : (atMs[warmUp - 1] as number) - (atMs[0] as number) + 1_000;
-    plan.nodes.forEach((node, row) => {
-      const placements: number[] = [];
-      for (const { model, kvCapacityTokens } of node.models) {
+    plan.nodes.forEach((node) => {
+      const firstOfKin = new Map<number, number>();
+      for (const { model, kvCapacityTokens, slowness } of node.models) {
         const placement = this.#nodes.length;
         const timing = timingOf(plan, model, node.family);
+        this.#overheadMs.push(timing.overheadMs);
+        const kin = plan.models[model]?.kin ?? model;
+        const first = firstOfKin.get(kin);
+        this.#firstOf.push(first ?? placement);
+        if (first !== undefined) {
+          this.#nodes.push(this.#nodeAt(first));
+          continue;
+        }
+        firstOfKin.set(kin, placement);
         const random = seededRandom(plan.seed + 1_000_003 * (placement + 1));
         const virtual = new VirtualNode({
           constants: {
@@ -120,13 +132,10 @@ class Replay {
           onFirstToken: (slot, at) => this.#onFirstToken(slot, at),
           onFinished: (slot, at) => this.#onFinished(slot, at),
         });
-        const factor = plan.slowness[row] ?? 1;
-        if (factor !== 1) virtual.setSlowness(factor, 0);
+        if (slowness !== 1) virtual.setSlowness(slowness, 0);
         this.#nodes.push(virtual);
-        this.#overheadMs.push(timing.overheadMs);
-        placements.push(placement);
       }
-      this.#placementsOf.push(placements);
+      this.#placementsOf.push([...firstOfKin.values()]);
     });
     this.#version = new Int32Array(this.#nodes.length);
     this.#scheduledMs = new Float64Array(this.#nodes.length).fill(Number.POSITIVE_INFINITY);
@@ -279,7 +288,7 @@ class Replay {
     const { placement } = placed;
     const sequence = { id, promptTokens: slot.promptTokens, outputTokens: slot.outputTokens, blocks: null };
     this.#nodeAt(placement).enqueue(sequence, this.#nowMs);
-    this.#schedule(placement);
+    this.#schedule(this.#firstOf[placement] as number);
   }
 
   #onFirstToken(id: number, atMs: number): void {

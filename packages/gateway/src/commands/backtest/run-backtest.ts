@@ -104,11 +104,13 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
     if (node !== undefined && node.models.size > 0) rowOf.set(identity, rowOf.size);
   });
   const rows = [...rowOf.keys()];
+  const kinOf = kinships(fleet);
   const groups = rows.flatMap((identity, node) => {
     const seen = fleet.nodes[identity];
     return Array.from(seen?.models ?? [], ([model, { kvCapacityTokens }]) => ({
       node,
       model,
+      kin: kinOf[model] ?? model,
       family: seen?.family ?? -1,
       concurrencyLimit: seen?.concurrencyLimit ?? Number.NaN,
       kvCapacityTokens,
@@ -116,7 +118,7 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
     }));
   });
   const { timings, slowness } = sim.fitTimings(groups);
-  const nodes = rows.map((identity): ReplayPlan["nodes"][number] => {
+  const nodes = rows.map((identity, row): ReplayPlan["nodes"][number] => {
     const node = fleet.nodes[identity] as NonNullable<(typeof fleet.nodes)[number]>;
     return {
       id: node.id,
@@ -129,6 +131,7 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
         model,
         ...limits,
         tokensPerSecond: speeds.get(`${identity} ${model}`) ?? Number.NaN,
+        slowness: slowness.get(sim.slownessKey(row, kinOf[model] ?? model)) ?? 1,
       })),
     };
   });
@@ -140,7 +143,11 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
     plan: {
       families: fleet.families.names.map(({ name }) => name),
       nodes,
-      models: fleet.models.names.map(({ scope, name }) => ({ account: scope, name })),
+      models: fleet.models.names.map(({ scope, name }, model) => ({
+        account: scope,
+        name,
+        kin: kinOf[model] ?? model,
+      })),
       policies: fleet.policies.names.map(({ scope, name }, index) => {
         // a name that no kept state knows has no requests either
         const data = fleet.policyData[index] ?? { ...any, account: scope, name };
@@ -152,7 +159,6 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
         return node === undefined ? [] : [{ ...event, node }];
       }),
       timings,
-      slowness: rows.map((_, node) => slowness.get(node) ?? 1),
       failover: fleet.failover,
       pollEveryMs: fleet.pollEveryMs,
       warmUp: window.isFromStart ? 0 : Math.min(WARM_UP_MAX, Math.floor(traffic.count * WARM_UP_SHARE)),
@@ -161,6 +167,27 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
       seed: SEED,
     },
   };
+}
+
+/**
+ * By model, the least model of its kin: those of several accounts that have one name and stand on one node are one model
+ * there, and so on from node to node.
+ */
+function kinships({ nodes, models }: RecordedWindow["fleet"]): number[] {
+  const kin = models.names.map((_, model) => model);
+  const root = (model: number): number => (kin[model] === model ? model : root(kin[model] as number));
+  for (const node of nodes) {
+    const byName = new Map<string, number>();
+    for (const model of node?.models.keys() ?? []) {
+      const name = models.names[model]?.name ?? "";
+      const other = byName.get(name);
+      byName.set(name, model);
+      if (other === undefined) continue;
+      const [a, b] = [root(model), root(other)];
+      kin[Math.max(a, b)] = Math.min(a, b);
+    }
+  }
+  return kin.map((_, model) => root(model));
 }
 
 function withDrafts(policies: readonly PolicyData[], drafts: readonly PlacedDraft[]): PolicyData[] {
@@ -282,7 +309,8 @@ function reportOf(sim: Backtesting, told: Told): Omit<BacktestReportJson, "took_
         account: plan.models[model]?.account ?? "",
         model: plan.models[model]?.name ?? "",
         family: plan.families[family] ?? "",
-        attempts: samples,
+        // how much others asked is theirs
+        attempts: only === null ? samples : ownAttempts(told, model, family),
         step_ms: constants.baseMs,
         per_sequence_us: constants.usPerSequence,
         per_cached_token_ns: constants.nsPerCachedToken,
@@ -310,6 +338,13 @@ function reportOf(sim: Backtesting, told: Told): Omit<BacktestReportJson, "took_
       },
     },
   };
+}
+
+function ownAttempts({ window: { attempts, fleet } }: Told, model: number, family: number): number {
+  return Array.from(attempts.values()).reduce(
+    (sum, one) => sum + (one.model === model && fleet.nodes[one.node]?.family === family ? one.attempts.length : 0),
+    0,
+  );
 }
 
 const NONE_SKIPPED = { caller_error: 0, unfinished: 0, unknown_names: 0, unserved_model: 0 };
@@ -346,7 +381,7 @@ function warningsOf({ window, plan, drafts, options }: Told, lostShare: number):
       `nothing was recorded of ${name} on ${plan.families[family]}: its timing is taken from the model's other families`,
     );
   }
-  return warnings.slice(0, WARNINGS_MAX);
+  return [...new Set(warnings)].slice(0, WARNINGS_MAX);
 }
 
 const WARNINGS_MAX = 50;

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { seededRandom } from "../seeded-random.ts";
+import { VirtualNode } from "../virtual/virtual-node.ts";
+import { fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt } from "./fit-timing.ts";
+
+const CONSTANTS = {
+  baseMs: 6,
+  usPerSequence: 400,
+  nsPerCachedToken: 0,
+  usPerPrefillToken: 20,
+  nsPerSquaredPrefillToken: 0,
+  kvCapacityTokens: 1e6,
+};
+
+/** What a node of these constants makes of 600 requests, 8 at a time or so, as two accounts record it. */
+function recorded(): RecordedAttempt[][] {
+  const random = seededRandom(3);
+  const asked = Array.from({ length: 600 }, (_, index) => ({
+    sentAtMs: index * 50 + random() * 30,
+    promptTokens: 100 + Math.floor(random() * 300),
+    outputTokens: 20 + Math.floor(random() * 60),
+    firstAtMs: 0,
+    endMs: 0,
+  }));
+  type Asked = (typeof asked)[number];
+  const node = new VirtualNode({
+    constants: CONSTANTS,
+    maxSequences: 256,
+    stepTokenBudget: 2_048,
+    onFirstToken: (id, atMs) => {
+      (asked[id] as Asked).firstAtMs = atMs;
+    },
+    onFinished: (id, atMs) => {
+      (asked[id] as Asked).endMs = atMs;
+    },
+  });
+  asked.forEach(({ sentAtMs, promptTokens, outputTokens }, id) => {
+    node.enqueue({ id, promptTokens, outputTokens, blocks: null }, sentAtMs);
+  });
+  node.advance(Number.MAX_VALUE);
+  const accounts: RecordedAttempt[][] = [[], []];
+  for (const [index, { sentAtMs, firstAtMs, endMs, ...tokens }] of asked.entries()) {
+    const attempt = { ...tokens, sentAtMs, firstTokenMs: firstAtMs - sentAtMs, durationMs: endMs - sentAtMs };
+    accounts[index % 2]?.push(attempt);
+  }
+  return accounts;
+}
+
+function group(model: number, attempts: readonly RecordedAttempt[], more: Partial<NodeAttempts> = {}): NodeAttempts {
+  return { node: 0, model, kin: 0, family: 0, concurrencyLimit: 256, kvCapacityTokens: 1e6, attempts, ...more };
+}
+
+test("a node that two accounts share is fitted on the load that both made", () => {
+  const [one = [], other = []] = recorded();
+  const { timings, slowness } = fitTimings([group(0, one), group(1, other)]);
+  assert.deepEqual(
+    timings.map(({ model, samples }) => [model, samples]),
+    [
+      [0, 600],
+      [1, 600],
+    ],
+  );
+  for (const { constants, tokenError } of timings) {
+    assert.ok(Math.abs(constants.usPerSequence - 400) < 60, `${constants.usPerSequence} µs a sequence`);
+    assert.ok(Math.abs(constants.baseMs - 6) < 1, `${constants.baseMs} ms a step`);
+    assert.ok(tokenError < 0.05, `off by ${tokenError}`);
+  }
+  assert.equal(slowness.size, 0);
+  const lessons = lessonsOf([group(0, one), group(1, other)]);
+  assert.deepEqual(
+    [0, 1].map((model) => lessons.filter((lesson) => lesson.model === model).length),
+    [300, 300],
+  );
+  const alone = lessonsOf([group(0, one)]);
+  const depth = (of: typeof lessons) => of.reduce((sum, { meanDepth }) => sum + meanDepth, 0) / of.length;
+  assert.ok(depth(lessons) > 1.5 * depth(alone), "each had the other's company");
+});
+
+test("what nobody recorded takes as long as a whole timing that was, not as a mix of the least of each", () => {
+  const base = recorded().flat();
+  const scaled = (by: number) => base.map((one) => ({ ...one, durationMs: one.durationMs * by }));
+  const groups = [1, 1.2, 1.5].map((by, node) => group(0, scaled(by), { node, family: node }));
+  const { timings } = fitTimings([...groups, group(0, [], { node: 3, family: 3 })]);
+  const { constants, samples } = timings[3] ?? assert.fail("no timing");
+  assert.equal(samples, 0);
+  assert.ok(
+    timings.slice(0, 3).some((measured) => measured.constants === constants),
+    "it is one of those that were fitted",
+  );
+});
+
+test("a few answers that came in one burst don't make the steps of all others nothing", () => {
+  const attempts = recorded()
+    .flat()
+    .sort((a, b) => a.sentAtMs - b.sentAtMs)
+    .map((one, index) => (index % 40 === 0 ? { ...one, durationMs: one.firstTokenMs + 0.2 } : one));
+  const { timings } = fitTimings([group(0, attempts)]);
+  assert.ok((timings[0]?.tokenError ?? 1) < 0.2, `off by ${timings[0]?.tokenError}`);
+});

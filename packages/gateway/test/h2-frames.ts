@@ -1,6 +1,7 @@
 /** A caller that writes HTTP/2 frame by frame, so that a test can send what no client would. */
 
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { until } from "./plane-fixture.ts";
 
 export const FRAME = {
@@ -117,17 +118,21 @@ export class FrameClient {
     });
   }
 
-  /** Connects and sends nothing. */
-  static connect(port: number): Promise<FrameClient> {
+  /** Connects and sends nothing. `tls`: after a handshake. */
+  static connect(port: number, tls?: ConnectionOptions): Promise<FrameClient> {
     return new Promise((resolve, reject) => {
-      const socket = connect(port, "127.0.0.1", () => resolve(new FrameClient(socket)));
+      const onOpen = (): void => resolve(new FrameClient(socket));
+      const socket: Socket =
+        tls === undefined
+          ? connect(port, "127.0.0.1", onOpen)
+          : connectTls({ port, host: "127.0.0.1", ALPNProtocols: ["h2"], ...tls }, onOpen);
       socket.once("error", reject);
     });
   }
 
   /** Connects, and says what a client says first. */
-  static async open(port: number, settings: Buffer = Buffer.alloc(0)): Promise<FrameClient> {
-    const client = await FrameClient.connect(port);
+  static async open(port: number, settings: Buffer = Buffer.alloc(0), tls?: ConnectionOptions): Promise<FrameClient> {
+    const client = await FrameClient.connect(port, tls);
     client.send(PREFACE, frame(FRAME.settings, 0, 0, settings));
     await client.waitFor(({ type, flags }) => type === FRAME.settings && flags === FLAG.ack, "the settings' ACK");
     client.send(frame(FRAME.settings, FLAG.ack, 0));

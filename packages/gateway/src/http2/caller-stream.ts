@@ -125,8 +125,19 @@ export class StreamResponse implements CallerResponse, CallerLink {
     // nobody reads the rest of the request: the caller may stop sending it (RFC 9113, 8.1)
     if (!stream.readableEnded) {
       stream.resume();
-      if (stream.endAfterHeaders !== true) stream.close(http2().constants.NGHTTP2_NO_ERROR);
+      if (stream.endAfterHeaders !== true) this.#closeOnceTaken();
     }
+  }
+
+  /**
+   * Not before the caller has taken the answer: a stream that was told to close counts as closed while it still waits for
+   * room, and neither a timer nor `destroy` would reset it any more.
+   */
+  #closeOnceTaken(): void {
+    const stream = this.#stream;
+    const close = (): void => stream.close(http2().constants.NGHTTP2_NO_ERROR);
+    if (stream.writableFinished) close();
+    else stream.once("finish", close);
   }
 
   /** A reset, with INTERNAL_ERROR. `close` would end the answer first, as if it were whole. */

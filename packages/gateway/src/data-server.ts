@@ -260,6 +260,10 @@ export class DataServer {
     else if (expect === undefined) this.#serve(request, response, NOTHING);
     else if (expect.toLowerCase() === "100-continue") this.#serve(request, response, sendContinue);
     else this.#refuseExpectation(request, response);
+    // an answer that was given at once, by no exchange that would watch it
+    if (response.writableEnded && response.socket !== null && response.socket.writableLength > 0) {
+      response.socket.setTimeout(this.#plane.settings.timeouts.slowClientMs);
+    }
   }
 
   #refuseExpectation(request: CallerRequest, response: CallerResponse): void {

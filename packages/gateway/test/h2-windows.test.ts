@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { identity, pem } from "./certificates.ts";
-import { FRAME, FrameClient, frame, setting, uint32 } from "./h2-frames.ts";
+import { block, FLAG, FRAME, FrameClient, frame, setting, uint32 } from "./h2-frames.ts";
 import { type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody } from "./raw-client.ts";
 import { healthy, startScriptedNode } from "./scripted-node.ts";
@@ -114,6 +114,33 @@ for (const [name, tls, serverTls] of [
         assert.equal(await client.goaway(), NO_ERROR, `${when}, code ${code}`);
       }
     }
+  });
+
+  test(`${name}: answers of every other route are watched as well`, async (t) => {
+    const plane = await gateway(t);
+    const fields = (method: string, path: string): [string, string][] => [
+      [":method", method],
+      [":scheme", "http"],
+      [":path", path],
+      [":authority", "x"],
+    ];
+    const requests: [string, string][] = [
+      ["GET", "/v1/models"],
+      ["GET", "/healthz"],
+      ["GET", "/nowhere"],
+      ["POST", "/nowhere"],
+      ["POST", "/healthz"],
+      ["PUT", "/v1/chat/completions"],
+    ];
+    const ask = async ([method, path]: [string, string]): Promise<void> => {
+      const client = await open(plane, NO_WINDOW);
+      const end = method === "GET" ? FLAG.endStream : 0;
+      client.send(frame(FRAME.headers, FLAG.endHeaders | end, 1, block(fields(method, path))));
+      assert.equal(await client.resetCode(1), INTERNAL_ERROR, `${method} ${path}`);
+      assert.equal(await client.goaway(), NO_ERROR, `${method} ${path}`);
+    };
+    await Promise.all(requests.map(ask));
+    await plane.settled();
   });
 
   test(`${name}: a drain waits for an answer that has not been taken, as long as its grace allows`, async (t) => {

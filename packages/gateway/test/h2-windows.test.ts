@@ -14,6 +14,7 @@ const CANCEL = 8;
 
 /** What callers say of their windows. */
 const NO_WINDOW = setting(4, 0);
+const OPEN_WINDOW = setting(4, 1_000_000);
 
 /** What a caller sends of a body that it does not end. */
 const PART = Buffer.from('{"model":');
@@ -113,6 +114,24 @@ for (const [name, tls, serverTls] of [
         await plane.settled();
         assert.equal(await client.goaway(), NO_ERROR, `${when}, code ${code}`);
       }
+    }
+  });
+
+  test(`${name}: with an open window, a body that never ends is answered, and its stream ends at once`, async (t) => {
+    const plane = await gateway(t, { timeouts: { slow_client_ms: 60_000 }, limits: { body_bytes: 1024 } });
+    const bodies: [string, Buffer[]][] = [
+      ["that stops", [PART]],
+      ["that is too large", [Buffer.alloc(2000, " ")]],
+      ["that is too large and goes on", Array.from({ length: 50 }, () => Buffer.alloc(2000, " "))],
+    ];
+    for (const [body, pieces] of bodies) {
+      const client = await open(plane, OPEN_WINDOW);
+      client.post(1, null);
+      client.send(...pieces.map((piece) => frame(FRAME.data, 0, 1, piece)));
+      await client.answered(1);
+      assert.equal(await client.resetCode(1), NO_ERROR, body);
+      assert.equal(await client.goaway(), NO_ERROR, body);
+      await plane.settled();
     }
   });
 

@@ -23,7 +23,7 @@ const SMALL_DECODED_BLOCK_BYTES = 8 * 1024;
 const SMALL_ENCODED_BYTES = 2 * 1024;
 
 /** What is read of a request: `CallerRequest`, as far as its body goes. */
-export type BodySource = Readable & { readonly headers: IncomingHttpHeaders };
+export type BodySource = Readable & { readonly headers: IncomingHttpHeaders; readonly httpVersionMajor?: number };
 
 export interface ReadBodyOptions {
   /** Largest body (`limits.body_bytes`), counted on the bytes read, and again on the decoded ones. */
@@ -292,11 +292,14 @@ class BodyReader {
 /**
  * Throws away what a caller still sends of a body that nobody wants: until its end, `limitBytes`, or the time that a body
  * may take (`deadlineMs`, at most 5 s). Answer first, close after this: closing while it sends would reset the connection
- * before it has read the answer.
+ * before it has read the answer. A stream of HTTP/2 ends alone, and one that is paused would not even do that.
  */
-export function drainBody(source: Readable, limits: { limitBytes: number; deadlineMs: number }): Promise<void> {
+export function drainBody(
+  source: Readable & { readonly httpVersionMajor?: number },
+  limits: { limitBytes: number; deadlineMs: number },
+): Promise<void> {
   const { limitBytes, deadlineMs } = limits;
-  if (source.readableEnded || source.destroyed) return DRAINED;
+  if (source.readableEnded || source.destroyed || source.httpVersionMajor === 2) return DRAINED;
   return new Promise((resolve) => {
     let bytes = 0;
     const stop = () => {

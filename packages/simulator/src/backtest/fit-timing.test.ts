@@ -67,12 +67,12 @@ test("a node that two accounts share is fitted on the load that both made", () =
     assert.ok(tokenError < 0.05, `off by ${tokenError}`);
   }
   assert.equal(slowness.size, 0);
-  const lessons = lessonsOf([group(0, one), group(1, other)]);
+  const lessons = lessonsOf([group(0, one), group(1, other)], 0);
   assert.deepEqual(
     [0, 1].map((model) => lessons.filter((lesson) => lesson.model === model).length),
     [300, 300],
   );
-  const alone = lessonsOf([group(0, one)]);
+  const alone = lessonsOf([group(0, one)], 0);
   const depth = (of: typeof lessons) => of.reduce((sum, { meanDepth }) => sum + meanDepth, 0) / of.length;
   assert.ok(depth(lessons) > 1.5 * depth(alone), "each had the other's company");
 });
@@ -97,4 +97,25 @@ test("a few answers that came in one burst don't make the steps of all others no
     .map((one, index) => (index % 40 === 0 ? { ...one, durationMs: one.firstTokenMs + 0.2 } : one));
   const { timings } = fitTimings([group(0, attempts)]);
   assert.ok((timings[0]?.tokenError ?? 1) < 0.2, `off by ${timings[0]?.tokenError}`);
+});
+
+test("a replay is taught what was known as its window began, with what had been predicted; else all there is", () => {
+  const attempts = recorded()
+    .flat()
+    .sort((a, b) => a.sentAtMs - b.sentAtMs)
+    .map((attempt) => ({ ...attempt, predictedFirstMs: 30, predictedTokenMs: 7 }));
+  const lessons = lessonsOf([group(0, attempts)], 15_000);
+  assert.ok(lessons.length > 200 && lessons.length < 310, `${lessons.length} lessons of half of the time`);
+  assert.ok(
+    lessons.every(({ atMs }) => atMs <= 15_000),
+    "nothing of the window itself",
+  );
+  assert.ok(
+    lessons.every(({ predictedFirstMs, predictedTokenMs }) => predictedFirstMs === 30 && predictedTokenMs === 7),
+  );
+  assert.ok(
+    lessons.every(({ depth, aheadTokens }) => depth > 0 || aheadTokens === 0),
+    "nothing waits on an empty node",
+  );
+  assert.equal(lessonsOf([group(0, attempts)], -1).length, 600);
 });

@@ -23,6 +23,9 @@ export interface RecordedAttempt {
   readonly durationMs: number;
   readonly promptTokens: number;
   readonly outputTokens: number;
+  /** What the gateway had predicted, ms; NaN or absent: nothing. */
+  readonly predictedFirstMs?: number;
+  readonly predictedTokenMs?: number;
 }
 
 /** Attempts of one model on one node, by time of sending. */
@@ -296,25 +299,37 @@ function leastSquares(members: readonly NodeAttempts[]): { constants: Constants;
 /** Attempts that a gateway learns from before a replay, at most. */
 const LESSONS_MAX = 4_000;
 
-/** What the attempts would have taught a gateway: the last ones of each node. */
-export function lessonsOf(groups: readonly NodeAttempts[]): Lesson[] {
+/**
+ * What the attempts taught a gateway by the time that a window begins: the last ones of each node. What came later is no
+ * lesson, since a gateway that knows how the window ends decides otherwise than the one that ran; only where nothing is
+ * kept of the time before it is.
+ *
+ * @param beginMs of the window, on the clock of the attempts.
+ */
+export function lessonsOf(groups: readonly NodeAttempts[], beginMs: number): Lesson[] {
   const together = byKin(groups);
   const most = Math.max(20, Math.floor(LESSONS_MAX / Math.max(1, together.length)));
+  const isBefore = ({ sentAtMs, durationMs }: RecordedAttempt) => sentAtMs + durationMs <= beginMs;
+  const isAnyBefore = groups.some(({ attempts }) => attempts.some(isBefore));
   const lessons = together.flatMap(({ group: { node, attempts }, modelOf }) => {
     const company = companyOf(attempts);
-    const from = Math.max(0, attempts.length - most);
-    return attempts.slice(from).map((attempt, position) => {
-      const { sentAtMs, firstTokenMs, durationMs, promptTokens, outputTokens } = attempt;
+    const indexes = [...attempts.keys()].filter(
+      (index) => !isAnyBefore || isBefore(attempts[index] as RecordedAttempt),
+    );
+    return indexes.slice(-most).map((index) => {
+      const { sentAtMs, firstTokenMs, durationMs, promptTokens, outputTokens } = attempts[index] as RecordedAttempt;
       const endMs = sentAtMs + durationMs;
       const began = Number.isNaN(firstTokenMs) ? sentAtMs : sentAtMs + firstTokenMs;
-      const during = company(began, endMs, from + position);
-      const atFirst = company(sentAtMs - 1e-3, sentAtMs, from + position);
+      const during = company(began, endMs, index);
+      const atFirst = company(sentAtMs - 1e-3, sentAtMs, index);
+      const { predictedFirstMs = Number.NaN, predictedTokenMs = Number.NaN } = attempts[index] as RecordedAttempt;
       const lesson: Lesson = {
+        ...{ atMs: endMs, predictedFirstMs, predictedTokenMs },
         row: node,
-        model: modelOf[from + position] as number,
+        model: modelOf[index] as number,
         ...{ promptTokens, outputTokens, firstTokenMs, durationMs },
         depth: Math.round(atFirst.sequences),
-        aheadTokens: 0,
+        aheadTokens: atFirst.ahead,
         meanDepth: Math.max(1, during.sequences),
         meanCachedTokens: Math.max(during.cached, promptTokens),
         prefilledTokens: during.prompts,
@@ -332,6 +347,8 @@ interface Company {
   readonly cached: number;
   /** Prompt tokens of others that were computed meanwhile. */
   readonly prompts: number;
+  /** Prompt tokens of others that were there before the time began and had no first token. */
+  readonly ahead: number;
 }
 
 /** What else was on a node between two times. O(log n) each, after O(n log n). */
@@ -373,6 +390,12 @@ function companyOf(attempts: readonly RecordedAttempt[]): (fromMs: number, toMs:
   firsts.forEach(({ promptTokens }, index) => {
     prompts[index + 1] = (prompts[index] as number) + promptTokens;
   });
+  // attempts come in the order in which they were sent
+  const sentAt = Float64Array.from(attempts, ({ sentAtMs }) => sentAtMs);
+  const sent = new Float64Array(attempts.length + 1);
+  attempts.forEach(({ promptTokens }, index) => {
+    sent[index + 1] = (sent[index] as number) + promptTokens;
+  });
   const ownFirst = new Float64Array(attempts.length);
   for (const { atMs, index } of firsts) ownFirst[index] = atMs;
   return (fromMs, toMs, self) => {
@@ -384,6 +407,10 @@ function companyOf(attempts: readonly RecordedAttempt[]): (fromMs: number, toMs:
       sequences: (integral(sequenceMs, sequences, toMs) - integral(sequenceMs, sequences, fromMs)) / lengthMs,
       cached: (integral(tokenMs, tokens, toMs) - integral(tokenMs, tokens, fromMs)) / lengthMs,
       prompts: Math.max(0, between - (isOwn ? own.promptTokens : 0)),
+      ahead: Math.max(
+        0,
+        (sent[Math.min(self, firstAfter(sentAt, fromMs))] as number) - (prompts[firstAfter(firstAt, fromMs)] as number),
+      ),
     };
   };
 }

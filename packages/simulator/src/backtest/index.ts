@@ -2,7 +2,7 @@
 
 export { type Fit, fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt, slownessKey } from "./fit-timing.ts";
 export { replay } from "./replay.ts";
-export type { FittedTiming, NodeState, ReplayEvent, ReplayNode, ReplayPlan } from "./replay-plan.ts";
+export type { EarlierCall, FittedTiming, NodeState, ReplayEvent, ReplayNode, ReplayPlan } from "./replay-plan.ts";
 export { type Comparison, compare, FIGURES, type FigureName, type Figures, Summary } from "./summary.ts";
 export { END, FLAG, type Results, resultsOf, type Traffic, trafficOf } from "./traffic.ts";
 export { type Verdict, verdictOf } from "./verdict.ts";

@@ -53,6 +53,9 @@ const COOLDOWN_MS = 30_000;
 const COOLDOWN_MAX_MS = 300_000;
 const UNHEALTHY_AFTER = 2;
 
+/** Lessons between two solutions of what they tell. */
+const LESSONS_PER_REFRESH = 16;
+
 /** A place on a node. */
 export interface Placed {
   readonly attempt: Attempt;
@@ -69,6 +72,8 @@ export class ReplayGateway {
   readonly #decision = createDecision();
   readonly #learner: TimingLearner;
   readonly #placed: { row: number; model: number; placement: number }[] = [];
+  /** By row and model. */
+  readonly #placementOf = new Map<string, number>();
   readonly #gates: HealthGate[];
   readonly #releases: Int32Array;
   readonly #polledAtMs: Float64Array;
@@ -104,6 +109,7 @@ export class ReplayGateway {
         table.measuredTokensPerSecond[placement] = tokensPerSecond;
         writeCapabilities(table, placement, { contextTokens, readsImages: null, endpoints: null });
         this.#placed.push({ row, model, placement });
+        this.#placementOf.set(`${row} ${model}`, placement);
         columns[model]?.rows.push(row);
         columns[model]?.placements.push(placement);
       }
@@ -151,10 +157,9 @@ export class ReplayGateway {
   /** What was learned before the window began. */
   learn(lessons: readonly Lesson[], outputTokens: readonly number[]): void {
     const { table } = this;
-    const placementOf = new Map(this.#placed.map(({ row, model, placement }) => [`${row} ${model}`, placement]));
-    for (const lesson of lessons) {
-      const { row, model, meanDepth, meanCachedTokens, depth } = lesson;
-      const placement = placementOf.get(`${row} ${model}`);
+    for (const [index, lesson] of lessons.entries()) {
+      const { row, model, meanDepth, meanCachedTokens, depth, atMs } = lesson;
+      const placement = this.#placementOf.get(`${row} ${model}`);
       if (placement === undefined) continue;
       const expected = outputTokens[model] ?? lesson.outputTokens;
       // bookings count whole outputs, of which half stand in memory on the way
@@ -162,14 +167,16 @@ export class ReplayGateway {
       const timing = {
         ...{ depth, own: depth, aheadTokens: lesson.aheadTokens, plainTokens: 0 },
         kvTokens: depth > 0 ? (kvTokens * depth) / meanDepth : 0,
-        ...{ firstMs: Number.NaN, tokenMs: Number.NaN, outputTokens: expected },
+        ...{ firstMs: lesson.predictedFirstMs, tokenMs: lesson.predictedTokenMs, outputTokens: expected },
         ...{ meanDepth, meanKvTokens: kvTokens, prefilledTokens: lesson.prefilledTokens },
         ...{ isPromptOnly: false, bookedPromptTokens: lesson.promptTokens },
         ...{ freshTokens: lesson.promptTokens, warmTokens: 0, promisedMs: Number.NaN },
       };
       const { promptTokens, firstTokenMs, durationMs } = lesson;
       const seen = { promptTokens, outputTokens: lesson.outputTokens, firstTokenMs, durationMs };
-      applySamples(table, [{ row, placement, model, ...seen, atMs: 0, outcome: "success", timing }], this.#learner);
+      applySamples(table, [{ row, placement, model, ...seen, atMs, outcome: "success", timing }], this.#learner);
+      // as polls did: what is off is told against what was known then, and not against what nobody knew
+      if ((index + 1) % LESSONS_PER_REFRESH === 0) this.#learner.refresh(this.#placed, atMs);
     }
   }
 
@@ -232,13 +239,14 @@ export class ReplayGateway {
     noteCommit(this.#settler, attempt, attempt.sentAtMs);
   }
 
-  /** Step 5, and what the attempt taught. `usd` is what it cost. */
+  /** Step 5, and what the attempt taught unless it was taught already. `usd` is what it cost. */
   end(
     request: RouteRequest,
     placed: Placed,
     end: AttemptEnd,
     seen: { readonly outputTokens: number; readonly promptTokens: number; readonly firstTokenMs: number },
     nowMs: number,
+    isLesson: boolean,
   ): { outcome: Outcome; move: Move; usd: number } {
     const { attempt, row, placement } = placed;
     const { outcome, move } = settle(this.#settler, request, attempt, end, nowMs);
@@ -246,11 +254,10 @@ export class ReplayGateway {
     const model = request.model.index;
     const timing = timingOf(attempt.booking, isPrompt);
     const durationMs = nowMs - attempt.sentAtMs;
-    applySamples(
-      this.table,
-      [{ row, placement, model, ...seen, durationMs, atMs: nowMs, outcome, timing }],
-      this.#learner,
-    );
+    if (isLesson) {
+      const sample = { row, placement, model, ...seen, durationMs, atMs: nowMs, outcome, timing };
+      applySamples(this.table, [sample], this.#learner);
+    }
     const tokens = isPrompt ? request.promptTokens : seen.outputTokens;
     const usd = tokens > 0 ? spendUsd(this.table, row, placement, tokens) : 0;
     return { outcome, move, usd: Number.isNaN(usd) ? 0 : usd };
@@ -293,6 +300,14 @@ export class ReplayGateway {
 
   setPrice(row: number, usdPerHour: number): void {
     this.table.priceUsdPerHour[row] = usdPerHour;
+  }
+
+  /** Capacity of a model on a node, tokens/s; holds until it is set again. */
+  setSpeed(row: number, model: number, tokensPerSecond: number): void {
+    const placement = this.#placementOf.get(`${row} ${model}`);
+    if (placement === undefined) return;
+    this.table.measuredTokensPerSecond[placement] = tokensPerSecond;
+    this.table.tokensPerSecond[placement] = tokensPerSecond;
   }
 
   setDraining(row: number, isDraining: boolean): void {

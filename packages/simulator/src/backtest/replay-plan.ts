@@ -19,7 +19,7 @@ export interface ReplayNode {
     /** NaN: not known. */
     readonly kvCapacityTokens: number;
     readonly contextTokens: number;
-    /** Capacity that decisions were made on, the mean of the window; NaN: none were. */
+    /** Capacity that decisions were made on as the window begins; NaN: none were. */
     readonly tokensPerSecond: number;
     /** Factor on the time of its steps against the family. */
     readonly slowness: number;
@@ -31,8 +31,13 @@ export type NodeState = "up" | "down" | "silent" | "draining";
 
 /** An attempt that taught the gateway before the window began, with the load of its time. */
 export interface Lesson {
+  /** When it ended, since the window began, ms. */
+  readonly atMs: number;
   readonly row: number;
   readonly model: number;
+  /** What was predicted of it, ms; NaN: nothing. */
+  readonly predictedFirstMs: number;
+  readonly predictedTokenMs: number;
   readonly promptTokens: number;
   readonly outputTokens: number;
   /** NaN: its answer did not stream. */
@@ -50,7 +55,15 @@ export interface Lesson {
 /** What happens to a node. Times since the window began, ms. */
 export type ReplayEvent =
   | { readonly atMs: number; readonly node: number; readonly kind: "state"; readonly state: NodeState }
-  | { readonly atMs: number; readonly node: number; readonly kind: "price"; readonly usdPerHour: number };
+  | { readonly atMs: number; readonly node: number; readonly kind: "price"; readonly usdPerHour: number }
+  | {
+      readonly atMs: number;
+      readonly node: number;
+      /** Capacity that decisions were made on from then on. */
+      readonly kind: "speed";
+      readonly model: number;
+      readonly tokensPerSecond: number;
+    };
 
 /** How long a model takes on a family, as fitted on what was recorded. */
 export interface FittedTiming {
@@ -66,6 +79,20 @@ export interface FittedTiming {
   readonly responseError: number;
 }
 
+/** A request that came before the window, and where it ran. */
+export interface EarlierCall {
+  /** Since the window began, ms; below 0. */
+  readonly atMs: number;
+  readonly model: number;
+  readonly policy: number;
+  readonly family: number;
+  /** Index into `ENDPOINTS`. */
+  readonly endpoint: number;
+  readonly isStream: boolean;
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+}
+
 export interface ReplayPlan {
   readonly families: readonly string[];
   readonly nodes: readonly ReplayNode[];
@@ -78,6 +105,8 @@ export interface ReplayPlan {
   readonly timings: readonly FittedTiming[];
   readonly failover: { readonly maxAttempts: number; readonly windowMs: number; readonly retryBudget: number };
   readonly pollEveryMs: number;
+  /** Fill the nodes before the window begins, in order, each on the family where it ran. Empty: `warmUp` does. */
+  readonly earlier: readonly EarlierCall[];
   /** Requests from the window's beginning that fill the nodes before it begins; 0: a gateway began with the window. */
   readonly warmUp: number;
   /** What a gateway had learned that ran before the window. */

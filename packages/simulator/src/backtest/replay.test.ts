@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { PolicyData } from "@zml/engine";
 import { replay } from "./replay.ts";
 import type { ReplayPlan } from "./replay-plan.ts";
-import { END, FLAG, resultsOf, trafficOf } from "./traffic.ts";
+import { END, FLAG, type Results, resultsOf, trafficOf } from "./traffic.ts";
 
 const ACCOUNTS = ["ads", "search"];
 
@@ -40,6 +40,7 @@ function plan(kins: readonly number[]): ReplayPlan {
     })),
     failover: { maxAttempts: 3, windowMs: 30_000, retryBudget: 0.2 },
     pollEveryMs: 1_000,
+    earlier: [],
     warmUp: 0,
     lessons: [],
     promptRatios: [Number.NaN, Number.NaN],
@@ -47,8 +48,8 @@ function plan(kins: readonly number[]): ReplayPlan {
   };
 }
 
-/** Mean response of 16 requests that come at once, of both accounts. */
-function meanResponseMs(kins: readonly number[]): number {
+/** What becomes of 16 requests that come at once, of both accounts. */
+function replayed(changed: ReplayPlan): Results {
   const traffic = trafficOf(16);
   for (let index = 0; index < traffic.count; index++) {
     traffic.atMs[index] = index * 0.1;
@@ -61,9 +62,18 @@ function meanResponseMs(kins: readonly number[]): number {
     traffic.maxTokens[index] = 100;
   }
   const results = resultsOf(traffic.count);
-  replay(plan(kins), traffic, results);
+  replay(changed, traffic, results);
   assert.deepEqual([...new Set(results.end)], [END.served]);
-  return results.responseMs.reduce((sum, ms) => sum + ms, 0) / traffic.count;
+  return results;
+}
+
+function meanResponseMs(kins: readonly number[]): number {
+  return meanOf(replayed(plan(kins)).responseMs);
+}
+
+function meanOf(values: Iterable<number>): number {
+  const all = [...values];
+  return all.reduce((sum, value) => sum + value, 0) / all.length;
 }
 
 test("accounts that share a node's model share its steps; other models on it have their own", () => {
@@ -71,4 +81,23 @@ test("accounts that share a node's model share its steps; other models on it hav
   const apart = meanResponseMs([0, 1]);
   assert.ok(Math.abs(together - 1_700) < 200, `100 steps of 16 sequences: ${together} ms`);
   assert.ok(Math.abs(apart - 900) < 100, `100 steps of 8 sequences: ${apart} ms`);
+});
+
+test("what came shortly before the window still runs as it begins, and is none of its requests", () => {
+  const call = { model: 0, policy: 0, family: 0, endpoint: 0, isStream: true, promptTokens: 100, outputTokens: 200 };
+  const earlier = Array.from({ length: 16 }, (_, index) => ({ ...call, atMs: index - 50 }));
+  const empty = replayed(plan([0, 0]));
+  const filled = replayed({ ...plan([0, 0]), earlier });
+  const ratio = meanOf(filled.responseMs) / meanOf(empty.responseMs);
+  assert.ok(ratio > 1.7 && ratio < 2.1, `32 sequences instead of 16 take ${ratio} times as long`);
+  assert.ok(Math.abs(meanOf(filled.usd) - meanOf(empty.usd)) < 1e-12, "nor does it cost the window anything");
+});
+
+test("a capacity that was decided on later is what later answers cost", () => {
+  const at = (atMs: number) =>
+    [0, 1].map((model) => ({ atMs, node: 0, kind: "speed" as const, model, tokensPerSecond: 4_000 }));
+  const before = meanOf(replayed(plan([0, 0])).usd);
+  const quarter = meanOf(replayed({ ...plan([0, 0]), events: at(500) }).usd);
+  assert.ok(Math.abs(quarter / before - 0.25) < 1e-6, `${before} and ${quarter}`);
+  assert.equal(meanOf(replayed({ ...plan([0, 0]), events: at(60_000) }).usd), before);
 });

@@ -9,6 +9,7 @@ import { EventHeap } from "../virtual/event-heap.ts";
 import { VirtualNode } from "../virtual/virtual-node.ts";
 import { type Placed, ReplayGateway } from "./replay-gateway.ts";
 import {
+  type EarlierCall,
   KV_UNKNOWN_TOKENS,
   type NodeState,
   type ReplayPlan,
@@ -104,8 +105,10 @@ class Replay {
     this.#usd = results.usd;
     const { count, atMs } = traffic;
     // what warms up has ended when the window begins, or nearly
+    const [earliest] = plan.earlier;
     const warmUp = Math.min(plan.warmUp, count);
-    this.#warmUpMs = warmUp === 0 ? 0 : (atMs[warmUp - 1] as number) - (atMs[0] as number) + 1_000;
+    if (earliest !== undefined) this.#warmUpMs = -earliest.atMs;
+    else this.#warmUpMs = warmUp === 0 ? 0 : (atMs[warmUp - 1] as number) - (atMs[0] as number) + 1_000;
     plan.nodes.forEach((node) => {
       const firstOfKin = new Map<number, number>();
       for (const { model, kvCapacityTokens, slowness } of node.models) {
@@ -156,8 +159,8 @@ class Replay {
     events.forEach(({ atMs }, index) => {
       this.#heap.add(this.#warmUpMs + Math.max(0, atMs), CHANGE, index);
     });
-    const warmUp = Math.min(this.#plan.warmUp, count);
-    if (count > 0) this.#heap.add(0, ARRIVE, warmUp > 0 ? -1 : 0);
+    const isWarmedUp = this.#plan.earlier.length > 0 || Math.min(this.#plan.warmUp, count) > 0;
+    if (count > 0) this.#heap.add(0, ARRIVE, isWarmedUp ? -1 : 0);
     const lastMs = this.#warmUpMs + (this.#traffic.atMs[count - 1] ?? 0) + DRAIN_MAX_MS;
     const heap = this.#heap;
     while ((this.#isArriving || this.#open > 0) && count > 0 && heap.pop()) {
@@ -225,18 +228,39 @@ class Replay {
   #arrive(request: number): void {
     const { atMs, count } = this.#traffic;
     const firstMs = atMs[0] as number;
-    const warmUp = Math.min(this.#plan.warmUp, count);
+    const { earlier, warmUp } = this.#plan;
     if (request < 0) {
-      const next = request - 1;
-      if (-next <= warmUp) this.#heap.add((atMs[-next - 1] as number) - firstMs, ARRIVE, next);
-      else this.#heap.add(this.#warmUpMs + (atMs[0] as number), ARRIVE, 0);
+      const next = -request;
+      const from = this.#warmUpMs;
+      if (earlier.length > 0 && next < earlier.length)
+        this.#heap.add(from + (earlier[next] as EarlierCall).atMs, ARRIVE, request - 1);
+      else if (earlier.length === 0 && next < Math.min(warmUp, count)) {
+        this.#heap.add((atMs[next] as number) - firstMs, ARRIVE, request - 1);
+      } else this.#heap.add(from + (atMs[0] as number), ARRIVE, 0);
     } else if (request + 1 < count) this.#heap.add(this.#warmUpMs + (atMs[request + 1] as number), ARRIVE, request + 1);
     else this.#isArriving = false;
     if (request > 0 && request % PROGRESS_EVERY === 0) this.#onProgress?.(request / count);
+    const route = this.#admit(request);
+    this.#open += 1;
+    const queue = this.#waiting === 0 ? undefined : this.#queues.get(queueKey(route));
+    // who came before goes first
+    if (queue !== undefined && queue.length > 0 && route.policy.queueOnSaturation) this.#park(request, route);
+    else this.#dispatch(request, route, 0);
+  }
+
+  #admit(request: number): RouteRequest {
+    const earlier = request < 0 ? this.#plan.earlier[-request - 1] : undefined;
+    if (earlier !== undefined) {
+      const { model, policy, endpoint, isStream, family, promptTokens } = earlier;
+      return this.#gateway.admit({
+        ...{ model, policy, endpoint, isStream, promptTokens, hasImages: false, answers: 1 },
+        ...{ hint: family, promptTokensAtLeast: 0, maxTokens: Number.NaN, nowMs: this.#nowMs },
+      });
+    }
     const index = request < 0 ? -request - 1 : request;
     const traffic = this.#traffic;
     const flags = traffic.flags[index] as number;
-    const route = this.#gateway.admit({
+    return this.#gateway.admit({
       model: traffic.model[index] as number,
       policy: traffic.policy[index] as number,
       endpoint: traffic.endpoint[index] as number,
@@ -249,11 +273,6 @@ class Replay {
       maxTokens: traffic.maxTokens[index] as number,
       nowMs: this.#nowMs,
     });
-    this.#open += 1;
-    const queue = this.#waiting === 0 ? undefined : this.#queues.get(queueKey(route));
-    // who came before goes first
-    if (queue !== undefined && queue.length > 0 && route.policy.queueOnSaturation) this.#park(request, route);
-    else this.#dispatch(request, route, 0);
   }
 
   #dispatch(request: number, route: RouteRequest, waitedMs: number): void {
@@ -266,6 +285,7 @@ class Replay {
   #send(request: number, route: RouteRequest, placed: Placed): void {
     const index = request < 0 ? -request - 1 : request;
     const { promptTokens, outputTokens } = this.#traffic;
+    const earlier = request < 0 ? this.#plan.earlier[index] : undefined;
     if (request >= 0 && Number.isNaN(this.#results.waitMs[request] as number)) {
       this.#results.waitMs[request] = this.#nowMs - route.admittedAtMs;
     }
@@ -276,8 +296,8 @@ class Replay {
       route,
       placed,
       firstAtMs: Number.NaN,
-      promptTokens: Math.max(1, Math.round(promptTokens[index] as number)),
-      outputTokens: isPrompt ? 1 : Math.max(1, Math.round(outputTokens[index] as number)),
+      promptTokens: Math.max(1, Math.round(earlier?.promptTokens ?? (promptTokens[index] as number))),
+      outputTokens: isPrompt ? 1 : Math.max(1, Math.round(earlier?.outputTokens ?? (outputTokens[index] as number))),
       generation: (this.#slots[id]?.generation ?? 0) + 1,
     };
     this.#slots[id] = slot;
@@ -329,7 +349,9 @@ class Replay {
     const { route, placed, promptTokens, request } = slot;
     const firstTokenMs = slot.firstAtMs - placed.attempt.sentAtMs;
     const seen = { outputTokens, promptTokens, firstTokenMs };
-    const result = this.#gateway.end(route, placed, end, seen, this.#nowMs);
+    // what came before the window has taught already what it really taught
+    const isLesson = request >= 0 || this.#plan.earlier.length === 0;
+    const result = this.#gateway.end(route, placed, end, seen, this.#nowMs, isLesson);
     if (request >= 0) this.#usd[request] = (this.#usd[request] as number) + result.usd;
     return result;
   }
@@ -418,6 +440,7 @@ class Replay {
     const event = this.#plan.events[index];
     if (event === undefined) return;
     if (event.kind === "price") this.#gateway.setPrice(event.node, event.usdPerHour);
+    else if (event.kind === "speed") this.#gateway.setSpeed(event.node, event.model, event.tokensPerSecond);
     else this.#setState(event.node, event.state);
     if (this.#waiting > 0) this.#wake();
   }
@@ -456,7 +479,11 @@ class Replay {
     // a gateway that began with the window knew nothing
     if (this.#plan.warmUp === 0) return;
     const outputs = sums.map(({ output, count: requests }) => (requests === 0 ? Number.NaN : output / requests));
-    this.#gateway.learn(this.#plan.lessons, outputs);
+    const lessons = this.#plan.lessons.map((lesson) => ({
+      ...lesson,
+      atMs: this.#warmUpMs + Math.min(0, lesson.atMs),
+    }));
+    this.#gateway.learn(lessons, outputs);
     sums.forEach(({ prompt, count: requests }, index) => {
       if (requests === 0) return;
       const promptRatio = this.#plan.promptRatios[index] ?? Number.NaN;

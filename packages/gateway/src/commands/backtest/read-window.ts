@@ -1,7 +1,7 @@
 /** Kept records of a window as requests, as what became of them, and as attempts that timing is fitted on. */
 
 import { ENDPOINTS } from "@zml/engine";
-import type { RecordedAttempt, Results, Traffic } from "@zml/simulator/backtest";
+import type { EarlierCall, RecordedAttempt, Results, Traffic } from "@zml/simulator/backtest";
 import type { ColumnReader } from "../../evidence/kept/decision-columns.ts";
 import type { ChunkRow, DecisionDatabase, RunRow } from "../../evidence/kept/decision-database.ts";
 import { emptyFleet, type RunIndexes, readFleet, runIndexes, type WindowFleet } from "./read-fleet.ts";
@@ -35,6 +35,13 @@ export interface Skipped {
   unserved_model: number;
 }
 
+/** A capacity that decisions were made on. */
+export interface RecordedSpeed {
+  /** Since the window began, ms; the first may be before. */
+  readonly atMs: number;
+  readonly tokensPerSecond: number;
+}
+
 export interface RecordedWindow {
   readonly fromMs: number;
   readonly toMs: number;
@@ -43,8 +50,10 @@ export interface RecordedWindow {
   readonly fleet: WindowFleet;
   /** By node and model: attempts that succeeded, of a sample of the window. */
   readonly attempts: ReadonlyMap<string, { node: number; model: number; attempts: RecordedAttempt[] }>;
-  /** By node and model: mean capacity that decisions were made on, tokens/s. */
-  readonly speeds: ReadonlyMap<string, number>;
+  /** What ran shortly before the window, by time. */
+  readonly earlier: readonly (Omit<EarlierCall, "family"> & { readonly node: number })[];
+  /** By node and model: capacities that decisions were made on, from when on, at least one. */
+  readonly speeds: ReadonlyMap<string, readonly RecordedSpeed[]>;
   readonly skipped: Skipped;
   readonly records: number;
   readonly lost: number;
@@ -63,6 +72,9 @@ const FIT_BEFORE_SHARE = 0.1;
 const FIT_BEFORE_MS = 600_000;
 /** Stretches of the window that they are from, if it has more. */
 const FIT_STRETCHES = 6;
+/** Requests that came so long before the window fill its nodes, ms, and at most so many. */
+const EARLIER_MS = 60_000;
+const EARLIER_MAX = 5_000;
 /** A request that waited for less did not park, ms. */
 const PARKED_MS = 0.5;
 /** Requests that waited were admitted before they were decided, ms. */
@@ -177,6 +189,47 @@ function nothingThere(database: DecisionDatabase, fromMs: number, toMs: number, 
   );
 }
 
+/** Parts of the window that have a capacity each, a node and model. */
+const SPEED_PARTS = 60;
+/** A capacity that differs by less is the one before. */
+const SPEED_CHANGE_MIN = 0.01;
+
+/**
+ * Capacities over time. What a request costs goes with the inverse of the capacity, so that of each part the harmonic mean
+ * is taken: it gives the dollars that were recorded.
+ */
+class SpeedsRead {
+  readonly #parts = new Map<string, { atMs: number; inverse: number; count: number }[]>();
+
+  add(key: string, atMs: number, share: number, tokensPerSecond: number): void {
+    let parts = this.#parts.get(key);
+    if (parts === undefined) {
+      parts = Array.from({ length: SPEED_PARTS }, () => ({ atMs: Number.POSITIVE_INFINITY, inverse: 0, count: 0 }));
+      this.#parts.set(key, parts);
+    }
+    const part = parts[Math.max(0, Math.min(SPEED_PARTS - 1, Math.floor(share * SPEED_PARTS)))];
+    if (part === undefined) return;
+    part.atMs = Math.min(part.atMs, atMs);
+    part.inverse += 1 / tokensPerSecond;
+    part.count += 1;
+  }
+
+  all(): Map<string, RecordedSpeed[]> {
+    return new Map(
+      Array.from(this.#parts, ([key, parts]) => {
+        const speeds: RecordedSpeed[] = [];
+        for (const { atMs, inverse, count } of parts) {
+          if (count === 0) continue;
+          const tokensPerSecond = count / inverse;
+          const before = speeds.at(-1)?.tokensPerSecond ?? 0;
+          if (Math.abs(tokensPerSecond - before) >= before * SPEED_CHANGE_MIN) speeds.push({ atMs, tokensPerSecond });
+        }
+        return [key, speeds];
+      }),
+    );
+  }
+}
+
 class WindowReader {
   readonly #sim: Backtesting;
   readonly #window: { readonly fitFromMs: number; readonly fromMs: number; readonly toMs: number };
@@ -184,7 +237,8 @@ class WindowReader {
   readonly #requests: Growing;
   readonly #skipped: Skipped = { caller_error: 0, unfinished: 0, unknown_names: 0, unserved_model: 0 };
   readonly #attempts = new Map<string, { node: number; model: number; attempts: RecordedAttempt[] }>();
-  readonly #speeds = new Map<string, { sum: number; count: number }>();
+  readonly #speeds = new SpeedsRead();
+  readonly #earlier: RecordedWindow["earlier"][number][] = [];
   readonly #isServed = new Set<number>();
   /** Requests that waited and got a node, by worker and time of admission. */
   readonly #parked = new Set<string>();
@@ -236,6 +290,7 @@ class WindowReader {
       if ((cached[index] as number) > 0)
         prompt[index] = Math.max(1, (prompt[index] as number) - (cached[index] as number));
     }
+    const [predictedFirst, predictedToken] = [number("estimateFirstMs"), number("estimateTokenMs")];
     const target = number("latencyTargetMs");
     const [models, policies, identities] = [integer("model"), integer("policy"), integer("identity")];
     const [endpoints, streams, images] = [integer("endpoint"), integer("isStream"), integer("hasImages")];
@@ -273,15 +328,39 @@ class WindowReader {
       const atMs = admittedMs - fromMs;
       if (chosen)
         this.#noteAttempt(
-          { node, model, endpoint, outcome, index, sentMs: atMs + waitMs, firstMs, durationMs },
+          {
+            node,
+            model,
+            endpoint,
+            outcome,
+            index,
+            sentMs: atMs + waitMs,
+            firstMs,
+            durationMs,
+            predictedFirstMs: predictedFirst[index] as number,
+            predictedTokenMs: predictedToken[index] as number,
+          },
           prompt,
           estimated,
           output,
           speed,
           statuses,
         );
-      // what came before the window teaches and is not replayed
-      if (isBefore) continue;
+      // what came before the window teaches, and what came shortly before fills the nodes
+      if (isBefore) {
+        const sentMs = atMs + waitMs;
+        if (chosen && outcome === "success" && sentMs < 0 && sentMs >= -EARLIER_MS) {
+          const [told, tokens] = [prompt[index] as number, output[index] as number];
+          this.#earlier.push({
+            atMs: sentMs,
+            ...{ model, policy, endpoint, node },
+            isStream: (streams[index] as number) === 1,
+            promptTokens: told > 0 ? told : (estimated[index] as number),
+            outputTokens: tokens > 0 ? tokens : 1,
+          });
+        }
+        continue;
+      }
       if (chosen && !isFirst) {
         this.#again.push({
           key,
@@ -360,6 +439,8 @@ class WindowReader {
       sentMs: number;
       firstMs: number;
       durationMs: number;
+      predictedFirstMs: number;
+      predictedTokenMs: number;
     },
     prompt: Float64Array,
     estimated: Float64Array,
@@ -370,14 +451,8 @@ class WindowReader {
     const { node, model, endpoint, outcome, index, sentMs, firstMs, durationMs } = seen;
     const key = `${node} ${model}`;
     const tokensPerSecond = speed[index] as number;
-    if (tokensPerSecond > 0) {
-      const sum = this.#speeds.get(key);
-      if (sum === undefined) this.#speeds.set(key, { sum: tokensPerSecond, count: 1 });
-      else {
-        sum.sum += tokensPerSecond;
-        sum.count += 1;
-      }
-    }
+    const share = (sentMs - this.#seen.fromMs) / this.#seen.lengthMs;
+    if (tokensPerSecond > 0) this.#speeds.add(key, sentMs, share, tokensPerSecond);
     if (outcome === "failure" && (statuses[index] as number) < 0) {
       this.#failures.push({ node, atMs: sentMs + (Number.isNaN(durationMs) ? 0 : durationMs) });
       return;
@@ -396,6 +471,8 @@ class WindowReader {
       durationMs,
       promptTokens: Math.max(1, Number.isNaN(told) ? (estimated[index] as number) : told),
       outputTokens: output[index] as number,
+      predictedFirstMs: seen.predictedFirstMs,
+      predictedTokenMs: seen.predictedTokenMs,
     });
   }
 
@@ -431,7 +508,8 @@ class WindowReader {
       happened,
       fleet: this.#fleet,
       attempts: this.#attempts,
-      speeds: new Map(Array.from(this.#speeds, ([key, { sum, count: times }]) => [key, sum / times])),
+      speeds: this.#speeds.all(),
+      earlier: this.#earlier.sort((a, b) => a.atMs - b.atMs).slice(-EARLIER_MAX),
       skipped: this.#skipped,
       records: this.#records,
       lost,

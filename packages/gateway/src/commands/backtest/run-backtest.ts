@@ -9,7 +9,7 @@ import type { ReplayPlan, Results } from "@zml/simulator/backtest";
 import { DecisionDatabase } from "../../evidence/kept/decision-database.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import { type PlacedDraft, placeDrafts, policyCounts } from "./draft-policies.ts";
-import { BacktestError, type Backtesting, type RecordedWindow, readWindow } from "./read-window.ts";
+import { BacktestError, type Backtesting, type RecordedSpeed, type RecordedWindow, readWindow } from "./read-window.ts";
 import type { FromReplay, ReplayStart } from "./replay-thread.ts";
 
 export interface BacktestOptions {
@@ -130,7 +130,8 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
       models: Array.from(node.models, ([model, limits]) => ({
         model,
         ...limits,
-        tokensPerSecond: speeds.get(`${identity} ${model}`) ?? Number.NaN,
+        // what came before the window, the last of it; else the first that is known
+        tokensPerSecond: speedAsItBegins(speeds.get(`${identity} ${model}`) ?? []),
         slowness: slowness.get(sim.slownessKey(row, kinOf[model] ?? model)) ?? 1,
       })),
     };
@@ -154,15 +155,27 @@ function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; r
         return { ...data, index };
       }),
       accounts: [...accounts],
-      events: fleet.events.flatMap((event) => {
-        const node = rowOf.get(event.node);
-        return node === undefined ? [] : [{ ...event, node }];
-      }),
+      events: [
+        ...fleet.events.flatMap((event) => {
+          const node = rowOf.get(event.node);
+          return node === undefined ? [] : [{ ...event, node }];
+        }),
+        ...rows.flatMap((identity, node) =>
+          [...(fleet.nodes[identity]?.models.keys() ?? [])].flatMap((model) =>
+            (speeds.get(`${identity} ${model}`) ?? [])
+              .filter(({ atMs }) => atMs > 0)
+              .map((speed) => ({ ...speed, kind: "speed" as const, node, model })),
+          ),
+        ),
+      ],
       timings,
       failover: fleet.failover,
       pollEveryMs: fleet.pollEveryMs,
+      earlier: window.isFromStart
+        ? []
+        : window.earlier.map(({ node, ...call }) => ({ ...call, family: fleet.nodes[node]?.family ?? -1 })),
       warmUp: window.isFromStart ? 0 : Math.min(WARM_UP_MAX, Math.floor(traffic.count * WARM_UP_SHARE)),
-      lessons: window.isFromStart ? [] : sim.lessonsOf(groups),
+      lessons: window.isFromStart ? [] : sim.lessonsOf(groups, 0),
       promptRatios: fleet.models.names.map((_, model) => window.promptRatios.get(model) ?? Number.NaN),
       seed: SEED,
     },
@@ -188,6 +201,10 @@ function kinships({ nodes, models }: RecordedWindow["fleet"]): number[] {
     }
   }
   return kin.map((_, model) => root(model));
+}
+
+function speedAsItBegins(speeds: readonly RecordedSpeed[]): number {
+  return (speeds.findLast(({ atMs }) => atMs <= 0) ?? speeds[0])?.tokensPerSecond ?? Number.NaN;
 }
 
 function withDrafts(policies: readonly PolicyData[], drafts: readonly PlacedDraft[]): PolicyData[] {

@@ -75,6 +75,10 @@ test("the table names every figure, and a pipe gets a line for each phase", asyn
   }
   assert.match(out, /the replay of what is in force is (close to|roughly like|far from) what happened/);
   assert.equal(error, "zml: reading\nzml: fitting\nzml: replaying\nzml: summing up\n");
+  const page = await run(DRAFT, { json: false, html: "/nowhere/report.html" });
+  assert.equal(page.code, 1);
+  assert.match(page.error, /\/nowhere\/report\.html can't be written/);
+  assert.equal(page.out, out, "the report is told all the same");
 });
 
 test("a draft with errors: all of them, where they stand", async (t) => {
@@ -88,6 +92,9 @@ test("a draft with errors: all of them, where they stand", async (t) => {
   ]) {
     assert.match(wrong.error, line);
   }
+  const none = await run("");
+  assert.equal(none.code, 1);
+  assert.match(none.error, /draft\.yaml.*expected one policy.*it holds none/);
   const unknown = await run(
     "name: chat\naccelerator_preference:\n  - { family: H100, priority: 1 }\n  - { family: B200, priority: 2 }\n",
   );

@@ -64,16 +64,16 @@ export async function backtest(terminal: Terminal, options: BacktestCommand, wat
   progress.end();
   if ("exit" in done) return done.text === null ? done.exit : fail(done.text, done.exit);
   const { report } = done;
-  if (options.html !== undefined) {
-    const { backtestPage } = await import("./backtest-page.ts");
-    try {
-      await writeFile(options.html, backtestPage(report));
-    } catch (error) {
-      return fail(`zml: ${options.html} can't be written: ${messageOf(error)}`);
-    }
-  }
+  // first, so that a page that can't be written doesn't cost the report
   if (options.json) terminal.out(`${JSON.stringify(report)}\n`);
   else terminal.out(`${backtestLines(report, widthOfScreen(terminal), hasColour(terminal)).join("\n")}\n`);
+  if (options.html === undefined) return EXIT.ok;
+  const { backtestPage } = await import("./backtest-page.ts");
+  try {
+    await writeFile(options.html, backtestPage(report));
+  } catch (error) {
+    return fail(`zml: ${options.html} can't be written: ${messageOf(error)}`);
+  }
   return EXIT.ok;
 }
 

@@ -34,6 +34,11 @@ export function readDraft(file: string, text: string): Draft | { readonly proble
     });
     return { problems: formatProblems(sortProblems(located)) };
   }
+  if (parsed.file.policies.length === 0) {
+    const message = "expected one policy, or policies under policies:, as they stand in zml.yaml; it holds none";
+    const issue = { path: [], at: "value", message, hint: null } as const;
+    return { problems: formatProblems([problemAt(file, yaml.place([], "value"), issue)]) };
+  }
   return {
     policies: parsed.file.policies as unknown as Record<string, unknown>[],
     configs: parsed.file.policies.map((policy) => camelize(policy)),

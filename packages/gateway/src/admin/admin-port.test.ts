@@ -183,7 +183,7 @@ test("whatever is no HTTP is answered with a problem, and never with silence or 
     ["a head of 200 KB", get(`x: ${"x".repeat(200 * 1024)}\r\n`), 431],
     ["an expectation", get(`${key}expect: 200-maybe\r\n`), 417],
     ["a bad percent-encoding", get(key, "/admin/v1/policies/%zz"), 400],
-    ["a name that is longer than any", get(key, `/admin/v1/policies/${"x".repeat(2_000)}`), 404],
+    ["a name that is longer than any", get(key, `/admin/v1/policies/${"x".repeat(2_000)}`), 400],
     ["bytes that are no UTF-8", get(key, "/admin/v1/policies/%ff"), 400],
     [
       "a body that never comes",

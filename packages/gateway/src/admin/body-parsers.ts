@@ -80,7 +80,7 @@ export function problemOfFastify(
         "the path holds a % that no two hex digits follow, or bytes that are not UTF-8",
       );
     case "FST_ERR_MAX_PARAM_LENGTH":
-      return new AdminProblem("not_found", "the path holds a name that is longer than any: check the path");
+      return new AdminProblem("invalid_path", "the path holds a name that is longer than any: check the path");
     default:
       return null;
   }

@@ -160,7 +160,9 @@ test("a package that may be missing is loaded on use only", () => {
   const files = readdirSync(join(installed.folder, "dist"));
   assert.ok(files.flatMap(loadedBy).some((name) => optional.includes(name)));
   for (const file of files) {
-    const atStart = [...sourceOf(file).matchAll(/(?:\bfrom|^import)\s*"([^".][^"]*)"/gm)].map(([, name = ""]) => name);
+    const atStart = [...sourceOf(file).matchAll(/(?:\bfrom|^import)\s*"([^".\n][^"\n]*)"/gm)].map(
+      ([, name = ""]) => name,
+    );
     assert.deepEqual(
       atStart.filter((name) => optional.includes(packageName(name))),
       [],
@@ -189,7 +191,7 @@ function sourceOf(file: string): string {
 
 /** Packages that a built file imports or requires, with their paths. */
 function loadedBy(file: string): string[] {
-  const pattern = /(?:\bfrom|\bimport|\bimport\(|\bload\(|\brequire\()\s*"([^".][^"]*)"/g;
+  const pattern = /(?:\bfrom|\bimport|\bimport\(|\bload\(|\brequire\()\s*"([^".\n][^"\n]*)"/g;
   return [...sourceOf(file).matchAll(pattern)]
     .map(([, specifier = ""]) => specifier)
     .filter((specifier) => !specifier.startsWith("node:"));

@@ -9,10 +9,20 @@ class Reader implements LogStream {
   destroyed = false;
   isTTY = false;
   isStuck = false;
+  #waiting: (() => void)[] = [];
+
+  /** Takes what waited. */
+  read(): void {
+    this.isStuck = false;
+    this.writableLength = 0;
+    for (const onWritten of this.#waiting.splice(0)) onWritten();
+  }
 
   write(text: string, onWritten?: () => void): void {
-    if (this.isStuck) this.writableLength += text.length;
-    else {
+    if (this.isStuck) {
+      this.writableLength += text.length;
+      if (onWritten !== undefined) this.#waiting.push(onWritten);
+    } else {
       this.lines.push(...text.split("\n").filter((line) => line !== ""));
       onWritten?.();
     }
@@ -104,6 +114,18 @@ test("while nobody reads, lines are kept up to the bound, then left out, and tha
     ["lines were left out: nobody read the log", "the next"],
   );
   assert.equal(reader.parsed()[0]?.["lines"], log.leftOut.unread);
+});
+
+test("what was left out is told once what waited was read, also where no line comes after it", () => {
+  const { reader, log } = start();
+  log.configure({ ...SETTINGS, repeats: 1_000_000 }, []);
+  reader.isStuck = true;
+  for (let count = 0; count < 500; count++) log.info({ count }, "a line");
+  reader.read();
+  assert.deepEqual(
+    reader.parsed().map(({ msg, lines }) => [msg, lines]),
+    [["lines were left out: nobody read the log", log.leftOut.unread]],
+  );
 });
 
 test("a reader that has gone, and one that never reads again, cost nothing at the end", async () => {

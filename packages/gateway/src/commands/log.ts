@@ -141,13 +141,20 @@ export class ProcessLog implements GatewayLog, LogControl {
   #put(text: string, lines: number): void {
     const { writableLength, destroyed } = this.#stream;
     if (destroyed || writableLength + text.length > this.#settings.bufferBytes) {
+      // told once what waits has left, whether or not a line comes after it
+      if (this.#untold === 0 && !destroyed) this.#stream.write("", () => this.#tellLeftOut());
       this.leftOut.unread += lines;
       this.#untold += lines;
       return;
     }
-    const untold = this.#untold;
-    this.#untold = 0;
-    if (untold > 0) this.#lines.warn({ lines: untold }, "lines were left out: nobody read the log");
+    this.#tellLeftOut();
     this.#stream.write(text);
+  }
+
+  #tellLeftOut(): void {
+    const lines = this.#untold;
+    if (lines === 0) return;
+    this.#untold = 0;
+    this.#lines.warn({ lines }, "lines were left out: nobody read the log");
   }
 }

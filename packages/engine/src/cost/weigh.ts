@@ -7,6 +7,7 @@
  * a tight request on a node full of loose ones costs what they have to leave.
  */
 
+import { CHAIN_FAMILIES_MAX } from "../bounds.ts";
 import type { Decision } from "../decision.ts";
 import type { FleetTable } from "../fleet-table.ts";
 import { isRankedLast } from "../load.ts";
@@ -35,9 +36,6 @@ const UNSAID_STEPS = 2;
 
 /** Requests of others that are expected to have a promise from which on one of them is taken to be there. */
 const OTHERS_MIN = 0.5;
-
-/** Added to the rank of what does not meet the targets: behind all that does, and still in order. */
-const INFEASIBLE = 1e9;
 
 const HOURS_PER_MS = 1 / 3_600_000;
 
@@ -103,6 +101,8 @@ function createWeigher(table: FleetTable): Weigher {
   };
   const targets: Targets = { firstMs: 0, tokenMs: 0, responseMs: 0 };
   const found = new Float64Array(5);
+  /** By position in the chain: the best candidate so far meets the targets. */
+  const isBestFit = new Uint8Array(CHAIN_FAMILIES_MAX);
   let promiseMs = 0;
   let usualKvTokens = 0;
   let promptsPerOutput = 0;
@@ -137,7 +137,10 @@ function createWeigher(table: FleetTable): Weigher {
     const { rows, placements, families } = request.model;
     const { positionOfFamily } = request.policy;
     const isCostWeighed = request.policy.costPriority !== "latency";
-    for (let position = 0; position < positions; position++) ranks[position] = Number.POSITIVE_INFINITY;
+    for (let position = 0; position < positions; position++) {
+      ranks[position] = Number.POSITIVE_INFINITY;
+      isBestFit[position] = 0;
+    }
     if (isCostWeighed) notePrices(request, candidates);
     const { outputTokens } = ask;
     const { firstMs: firstTargetMs, tokenMs: tokenTargetMs, responseMs: responseTargetMs } = targets;
@@ -180,14 +183,15 @@ function createWeigher(table: FleetTable): Weigher {
         untrusted += 1;
       }
       const position = positionOfFamily[families[index] as number] as number;
-      const penalty = INFEASIBLE * (1 - isFit);
+      // what meets the targets is ahead of all that does not; among its like the score tells
+      const ahead = isFit - (isBestFit[position] as number);
       let score = response;
       if (isCostWeighed) {
         const price = priceUsdPerHour[row] as number;
         const usdPerMs = (price >= 0 ? price : unknownUsd) * HOURS_PER_MS;
         const least = usdPerMs * (cells[at + P.nodeMs] as number);
         costUsd[candidate] = least;
-        if (least >= leastUsd && least + penalty >= (ranks[position] as number)) continue;
+        if (least >= leastUsd && (ahead < 0 || (ahead === 0 && least >= (ranks[position] as number)))) continue;
         score = usdPerMs * chargedMs(candidate, row, placement);
         const fullMs =
           (cells[at + P.prefillMs] as number) +
@@ -198,9 +202,9 @@ function createWeigher(table: FleetTable): Weigher {
           cheapest = candidate;
         }
       }
-      const rank = score + penalty;
-      if (rank < (ranks[position] as number)) {
-        ranks[position] = rank;
+      if (ahead > 0 || (ahead === 0 && score < (ranks[position] as number))) {
+        ranks[position] = score;
+        isBestFit[position] = isFit;
         best[position] = index;
         depths[position] = depth;
         estimates[position] = response;

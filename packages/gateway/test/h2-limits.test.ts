@@ -489,3 +489,22 @@ test("in a takeover, who is slow to hear that its connection ends is served unti
   assert.equal(client.frames.findLast(({ type }) => type === FRAME.goaway)?.payload.readUInt32BE(0), 5);
   assert.equal(await drained, 0);
 });
+
+test("in a takeover, what came while the thread was held up is served, though its time was over", async (t) => {
+  const { plane } = await gateway(t);
+  const client = await FrameClient.open(plane.port);
+  client.post(1, chatBody());
+  await client.answered(1);
+  const drained = plane.server.drain(10_000, true);
+  const ping = await client.waitFor(({ type, flags }) => type === FRAME.ping && flags === 0, "a PING");
+  client.send(frame(FRAME.ping, FLAG.ack, 0, ping.payload));
+  client.post(3, chatBody());
+  await client.answered(3);
+  // behind the sockets of this turn, and before the timers of the next one
+  await new Promise((resolve) => setImmediate(resolve));
+  client.post(5, chatBody());
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
+  await client.answered(5);
+  assert.equal(await client.goaway(), NO_ERROR);
+  assert.equal(await drained, 0);
+});

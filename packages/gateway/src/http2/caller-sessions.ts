@@ -191,15 +191,16 @@ class CallerSession {
     const isServed = isPolite && !(this.#socket instanceof TLSSocket);
     if (isServed) this.#socket.write(GOAWAY_NOTICE);
     else session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
-    this.#closing = setTimeout(() => this.#close(), isServed ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
+    this.#closeIn(isServed ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
     // a client may answer the PING before it sends what it has already begun, which is served as well
-    session.ping(() => (isServed ? this.#closeLater() : this.#close()));
+    session.ping(() => (isServed ? this.#closeIn(GOAWAY_ROUND_TRIP_MS) : this.#close()));
   }
 
-  #closeLater(): void {
+  /** Not before what has come by then was read: a thread that was held up looks at its clock first. */
+  #closeIn(ms: number): void {
     if (this.#isClosing || this.#session.destroyed) return;
     if (this.#closing !== null) clearTimeout(this.#closing);
-    this.#closing = setTimeout(() => this.#close(), GOAWAY_ROUND_TRIP_MS);
+    this.#closing = setTimeout(() => setImmediate(() => this.#close()), ms);
   }
 
   /** Ends the connection now; what is written may leave. */

@@ -99,7 +99,7 @@ async function onStore(
   const isFolder = existsSync(given) && statSync(given).isDirectory();
   const path = isFolder ? join(given, DECISIONS_FILE) : given;
   const { runBacktest } = await import("./run-backtest.ts");
-  const { BacktestError } = await import("./read-window.ts");
+  const { BacktestError } = await import("./recorded-window.ts");
   try {
     const report = await runBacktest(
       {

@@ -2,7 +2,7 @@
 
 import { CHAIN_FAMILIES_MAX, type PolicyData } from "@zml/engine";
 import type { PolicyConfig } from "@zml/protocol";
-import { BacktestError, type RecordedWindow } from "./read-window.ts";
+import { BacktestError, type RecordedWindow } from "./recorded-window.ts";
 
 /** A draft and what it stands for. */
 export interface PlacedDraft {

@@ -4,7 +4,7 @@ import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { assert } from "@zml/engine";
 import type { BacktestJobJson, BacktestReportJson } from "@zml/protocol/admin";
-import { BacktestError } from "./read-window.ts";
+import { BacktestError } from "./recorded-window.ts";
 import { type BacktestOptions, runBacktest } from "./run-backtest.ts";
 
 export type FromJob =

@@ -9,7 +9,8 @@ import type { ReplayPlan, Results } from "@zml/simulator/backtest";
 import { DecisionDatabase } from "../../evidence/kept/decision-database.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import { type PlacedDraft, placeDrafts, policyCounts } from "./draft-policies.ts";
-import { BacktestError, type Backtesting, type RecordedSpeed, type RecordedWindow, readWindow } from "./read-window.ts";
+import { readWindow } from "./read-window.ts";
+import { BacktestError, type Backtesting, type RecordedSpeed, type RecordedWindow } from "./recorded-window.ts";
 import type { FromReplay, ReplayStart } from "./replay-thread.ts";
 
 export interface BacktestOptions {

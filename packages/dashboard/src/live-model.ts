@@ -1,15 +1,15 @@
 /** What is known of the fleet now: answers of the live feed, each of which tells what changed, put together. */
 
 import type { LiveJson } from "@zml/protocol/admin";
+import { LIVE_COLUMNS, type LiveColumn } from "@zml/protocol/live-columns";
 
 /** One number per node or sample; null: unknown. */
 export type Column = readonly (number | null)[];
 export type NodeNames = NonNullable<LiveJson["nodes"]>;
-type FedColumn = keyof LiveJson["columns"];
 
 /** Columns as pages read them: ages and times left instead of points on the gateway's clock. */
 export type LiveColumns = Readonly<
-  Record<Exclude<FedColumn, "polled_at_ms" | "cooldown_until_ms"> | "data_age_ms" | "cooldown_ms", Column>
+  Record<Exclude<LiveColumn, "polled_at_ms" | "cooldown_until_ms"> | "data_age_ms" | "cooldown_ms", Column>
 >;
 
 /** The fleet at one moment. */
@@ -28,7 +28,7 @@ export interface Live {
   /** Requests with a target, by policy. */
   readonly attainment: readonly LiveJson["attainment"][number][];
   /** Columns as they were fed, for the next answer. */
-  readonly fed: Readonly<Record<FedColumn, Column>>;
+  readonly fed: Readonly<Record<LiveColumn, Column>>;
 }
 
 /** An answer that these pages do not understand: the gateway is of another version. */
@@ -49,8 +49,8 @@ export function merged(before: Live | null, answer: LiveJson): Live {
   const names = nodes ?? (before as Live).names;
   const base = nodes === null ? before : null;
   const fed = Object.fromEntries(
-    FED.map((name) => [name, column(columns[name], base?.fed[name] ?? null, names.id.length)]),
-  ) as Record<FedColumn, Column>;
+    LIVE_COLUMNS.map((name) => [name, column(columns[name], base?.fed[name] ?? null, names.id.length)]),
+  ) as Record<LiveColumn, Column>;
   const { polled_at_ms, cooldown_until_ms, ...plain } = fed;
   return {
     layout: mark.slice(0, mark.lastIndexOf("-")),
@@ -73,21 +73,6 @@ export function merged(before: Live | null, answer: LiveJson): Live {
     fed,
   };
 }
-
-const FED: readonly FedColumn[] = [
-  "state",
-  "depth",
-  "in_flight",
-  "waiting",
-  "max_in_flight",
-  "tokens_per_second",
-  "health_score",
-  "price_usd_per_hour",
-  "polled_at_ms",
-  "cooldown_until_ms",
-  "attempts",
-  "failed",
-];
 
 /** A column that this gateway does not tell is one that nobody knows. */
 function column(told: LiveJson["columns"]["depth"] | undefined, before: Column | null, rows: number): Column {

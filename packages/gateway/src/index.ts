@@ -4,12 +4,8 @@ export type { DecisionJson } from "@zml/protocol/admin";
 export { formatProblems } from "./config/config-problem.ts";
 export { type ReadConfigResult, readConfig } from "./config/read-config.ts";
 export type { FleetReportJson, ModelReportJson, NodeReportJson, NodeStateName } from "./control/fleet-report.ts";
-export {
-  type Gateway,
-  type GatewayOptions,
-  type GatewayStats,
-  startGateway,
-} from "./control/gateway.ts";
+export { startGateway } from "./control/gateway.ts";
+export type { Gateway, GatewayOptions, GatewayStats } from "./control/gateway-interface.ts";
 export type { GatewayLog } from "./control/gateway-log.ts";
 export type { ReloadResult } from "./control/reload.ts";
 export { StartError } from "./control/start-error.ts";

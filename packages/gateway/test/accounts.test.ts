@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { FakeNode } from "@zml/simulator";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import { decisionOf, fakeNode, PORTS, startOn, until } from "./control-fixture.ts";
 
 const ENV = { RED: "red-key", BLUE: "blue-key" };

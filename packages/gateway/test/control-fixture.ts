@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type FakeNode, type FakeNodeOptions, startFakeNode } from "@zml/simulator";
 import { isConfigFileAsRead, readConfigFile, readConfigFileAgain } from "../src/commands/config-file.ts";
-import { type Gateway, type GatewayOptions, startGateway } from "../src/control/gateway.ts";
+import { startGateway } from "../src/control/gateway.ts";
+import type { Gateway, GatewayOptions } from "../src/control/gateway-interface.ts";
 import type { GatewayLog } from "../src/control/gateway-log.ts";
 import type { IsAsRead, ReadAgain } from "../src/control/reload.ts";
 

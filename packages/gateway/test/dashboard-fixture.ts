@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { after, afterEach, before, type TestContext } from "node:test";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { buildDashboard } from "../../../scripts/dashboard-pages.ts";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 
 const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 /** Of a wait in the browser: what is over long before is the rule. */

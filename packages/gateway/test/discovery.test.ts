@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
 import type { FakeNode } from "@zml/simulator";
 import type { NodeReportJson } from "../src/control/fleet-report.ts";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import type { DiscoveryReportJson } from "../src/discovery/index.ts";
 import { apiServer, kubeconfigFor, slice } from "../src/discovery/testing/api-server.ts";
 import { dnsServer, RCODE } from "../src/discovery/testing/dns-server.ts";

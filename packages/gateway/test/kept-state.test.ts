@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";
 
 const reportOf = (gateway: Gateway) => gateway.stats().fleet.nodes[0];

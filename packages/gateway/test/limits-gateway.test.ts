@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertPrinted, onlySnippet } from "../../../scripts/page-snippets.ts";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import { fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";
 
 const ENV = { APP: "app-key", OTHER: "other-key" };

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import { UNCONDITIONAL } from "../src/control/objects/managed-objects.ts";
 import { fakeNode, folder, PORTS, startOn } from "./control-fixture.ts";
 import { done, OPS, refused } from "./objects-fixture.ts";

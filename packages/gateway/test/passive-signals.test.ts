@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, it, type TestContext } from "node:test";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import { chat, PORTS, startOn, until } from "./control-fixture.ts";
 
 /** A vLLM whose page is always green. */

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { PriceHistoryJson } from "@zml/protocol/admin";
 import { decodeRoutingHeader } from "@zml/protocol/wire";
-import type { Gateway } from "../src/control/gateway.ts";
+import type { Gateway } from "../src/control/gateway-interface.ts";
 import type { PricesReportJson } from "../src/cost/index.ts";
 import { priceServer } from "../src/cost/testing/price-server.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "./control-fixture.ts";

@@ -19,8 +19,7 @@ import type { DecisionJson } from "@zml/protocol/admin";
 import { AdminPort } from "../admin/admin-port.ts";
 import type { Poller } from "../availability/index.ts";
 import { type Clock, createClock, monotonicMs } from "../clock.ts";
-import type { ConfigSource } from "../config/read-config.ts";
-import { type ConfigSecrets, knownSecrets } from "../config/resolve-secrets.ts";
+import { knownSecrets } from "../config/resolve-secrets.ts";
 import { namedFiles } from "../config/tls-files.ts";
 import { PriceBook } from "../cost/index.ts";
 import { type DecisionIds, drawIdTail } from "../decision-id.ts";
@@ -31,7 +30,6 @@ import { Store } from "../store/store.ts";
 import { MEMORY } from "../store/store-messages.ts";
 import { handoverPath } from "../takeover/handover-messages.ts";
 import { type HandoverHost, HandoverServer } from "../takeover/handover-server.ts";
-import type { Predecessor } from "../takeover/predecessor.ts";
 import { HISTORY_STEP_MS } from "../telemetry/history.ts";
 import { logMetrics } from "../telemetry/log-metrics.ts";
 import { PolicyTargets } from "../telemetry/policy-targets.ts";
@@ -47,6 +45,7 @@ import { watchDeadlines } from "./deadline-watch.ts";
 import { Fleet } from "./fleet.ts";
 import { type FleetReportJson, fleetReport } from "./fleet-report.ts";
 import { sampleFleet } from "./fleet-sample.ts";
+import type { Gateway, GatewayOptions, GatewayStats } from "./gateway-interface.ts";
 import { type GatewayLog, type LogControl, SILENT_CONTROL, SILENT_LOG } from "./gateway-log.ts";
 import { KeptState } from "./kept-state.ts";
 import { LearnedNumbers } from "./learned-numbers.ts";
@@ -61,7 +60,7 @@ import type { ManagedObjects } from "./objects/managed-objects.ts";
 import { PollChanges } from "./poll-changes.ts";
 import { probePort } from "./port-probe.ts";
 import { readSamples } from "./read-samples.ts";
-import { FileReloads, type IsAsRead, type ReadAgain, type ReloadResult } from "./reload.ts";
+import { FileReloads, type ReloadResult } from "./reload.ts";
 import { workerCount } from "./worker-count.ts";
 import { Workers } from "./workers.ts";
 
@@ -73,63 +72,6 @@ const COLLECT_MS = 20;
 const COLLECT_SHARE = 4;
 /** How often rows of nodes that left are looked at, ms. */
 const FREE_ROWS_EVERY_MS = 1_000;
-export interface GatewayOptions {
-  readonly config: Config;
-  readonly secrets: ConfigSecrets;
-  /** The file that both are from. */
-  readonly source: ConfigSource;
-  /** For people. */
-  readonly productVersion?: string;
-  /** Default: silent. */
-  readonly log?: GatewayLog;
-  /** Where `log` writes, as far as the gateway changes it. Default: nowhere. */
-  readonly logControl?: LogControl;
-  /** Reads the configuration anew; absent: `reload` refuses. */
-  readonly readAgain?: ReadAgain;
-  /** Whether that would find what was read before, without waiting for anything. Default: no. */
-  readonly isAsRead?: IsAsRead;
-  /** Folder of the store. Absent or ":memory:": nothing outlives the process. */
-  readonly storeFolder?: string;
-  /** Watched for changes; null or absent: not watched. */
-  readonly configPath?: string | null;
-  /** Entry of the workers; default: the product's. */
-  readonly workerUrl?: URL;
-  /** Seed of all draws; worker `i` gets `seed + i`. Default: random. */
-  readonly seed?: number;
-  /** The gateway that runs and that this one takes over. */
-  readonly predecessor?: Predecessor;
-  /** Another process has taken over: this one has to stop. Absent: it can't be taken over. */
-  readonly onTakenOver?: () => void;
-  /** Deadline of the first polls, ms. Default: the longest `health.timeout_ms`, at most 5,000. */
-  readonly firstRoundMs?: number;
-}
-
-export interface GatewayStats {
-  readonly workerCrashes: number;
-  readonly reloads: number;
-  readonly refusedReloads: number;
-  readonly fleet: FleetReportJson;
-}
-
-/** A running gateway. */
-export interface Gateway {
-  readonly dataAddress: { readonly host: string; readonly port: number };
-  readonly adminAddress: { readonly host: string; readonly port: number };
-  /** What people and scripts manage while it runs. */
-  readonly objects: ManagedObjects;
-  /** Base URLs without a slash at their end. */
-  readonly dataUrl: string;
-  readonly adminUrl: string;
-  /** Reads the configuration again and applies it as one version, or refuses it as a whole. One at a time. */
-  reload(): Promise<ReloadResult>;
-  /** Drains and ends everything. `graceMs` default: `timeouts.drain_ms`. Later calls give the first one's result. */
-  stop(graceMs?: number): Promise<{ interrupted: number; isClean: boolean }>;
-  stats(): GatewayStats;
-  /** The page that Prometheus scrapes. */
-  metrics(): string;
-  /** The story of a decision; null: no such record. */
-  explain(id: string): DecisionJson | null;
-}
 
 /**
  * Starts a gateway in this process. Resolves when the workers listen and the admin port answers.

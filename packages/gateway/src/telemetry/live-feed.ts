@@ -8,6 +8,7 @@ import { isDeepStrictEqual } from "node:util";
 import { depthOf, type FleetTable, msOfTick, scoreOfParts } from "@zml/engine";
 import { NODE_STATES } from "@zml/protocol";
 import type { LiveJson } from "@zml/protocol/admin";
+import { LIVE_COLUMNS, type LiveColumn } from "@zml/protocol/live-columns";
 import type { FleetNode } from "../control/fleet.ts";
 import { stateOf } from "../control/fleet-report.ts";
 import { partsOf } from "../control/node-truth.ts";
@@ -42,23 +43,6 @@ export interface LiveSources {
   readonly nowMs: () => number;
   readonly unixMs: () => number;
 }
-
-type ColumnName = keyof LiveJson["columns"];
-
-const COLUMNS: readonly ColumnName[] = [
-  "state",
-  "depth",
-  "in_flight",
-  "waiting",
-  "max_in_flight",
-  "tokens_per_second",
-  "health_score",
-  "price_usd_per_hour",
-  "polled_at_ms",
-  "cooldown_until_ms",
-  "attempts",
-  "failed",
-];
 
 /** The values of a column by row, NaN: unknown, and the step in which each changed last. */
 interface Column {
@@ -182,7 +166,7 @@ export class LiveFeed {
   #readColumns(number: number, clockMs: number, totals: RequestTotals): void {
     const { table } = this.#sources;
     const columns = this.#columns;
-    const put = (name: ColumnName, at: number, exact: number | undefined): void => {
+    const put = (name: LiveColumn, at: number, exact: number | undefined): void => {
       const { values, changedAt } = columns[name];
       const value = rounded(exact ?? Number.NaN);
       if (Object.is(values[at], value)) return;
@@ -268,7 +252,7 @@ export class LiveFeed {
       nodes: known < 0 ? this.#names : null,
       states: NODE_STATES,
       columns: Object.fromEntries(
-        COLUMNS.map((name) => [name, columnJson(this.#columns[name], known)]),
+        LIVE_COLUMNS.map((name) => [name, columnJson(this.#columns[name], known)]),
       ) as unknown as LiveJson["columns"],
       totals: step.totals,
       attainment: [...this.#targets.values()]
@@ -279,13 +263,13 @@ export class LiveFeed {
   }
 }
 
-function emptyColumns(rows: number): Readonly<Record<ColumnName, Column>> {
+function emptyColumns(rows: number): Readonly<Record<LiveColumn, Column>> {
   return Object.fromEntries(
-    COLUMNS.map((name) => [
+    LIVE_COLUMNS.map((name) => [
       name,
       { values: new Float64Array(rows).fill(Number.NaN), changedAt: new Uint32Array(rows) },
     ]),
-  ) as Record<ColumnName, Column>;
+  ) as Record<LiveColumn, Column>;
 }
 
 function columnJson({ values, changedAt }: Column, known: number): LiveJson["columns"]["depth"] {

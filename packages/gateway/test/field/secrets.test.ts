@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
-import type { Gateway } from "../../src/control/gateway.ts";
+import type { Gateway } from "../../src/control/gateway-interface.ts";
 import { fakeNode, PORTS, startOn } from "../control-fixture.ts";
 import { ask, chatBody, post } from "../raw-client.ts";
 import { pause } from "./field-fixture.ts";

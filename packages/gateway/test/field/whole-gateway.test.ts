@@ -7,7 +7,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import type { Gateway } from "../../src/control/gateway.ts";
+import type { Gateway } from "../../src/control/gateway-interface.ts";
 import { chat, fakeNode, folder, PORTS, startOn, until } from "../control-fixture.ts";
 import { RawClient } from "../raw-client.ts";
 import { isLong, longForm, pause } from "./field-fixture.ts";

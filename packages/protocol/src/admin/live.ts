@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { LiveColumn } from "../live-columns.ts";
 import type { Json } from "./fields.ts";
 
 /** What pages that are looked at follow: the fleet in columns, and the last hour. Unknown numbers are null. */
@@ -52,7 +53,7 @@ export const liveSchema = z
       cooldown_until_ms: liveColumn("End of its cooldown, on the clock of `clock_ms`; null: it does not cool down."),
       attempts: liveColumn("Attempts that ended since the start."),
       failed: liveColumn("Of them, those that were the node's failures."),
-    }),
+    } satisfies Record<LiveColumn, unknown>),
     totals: z
       .object({
         requests: z.number(),

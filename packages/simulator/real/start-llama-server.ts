@@ -1,6 +1,8 @@
 /** Runs a real llama.cpp server as a child process: ready when it says so, gone when its parent is. */
 import assert from "node:assert/strict";
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { ensureLlamaServer } from "./ensure-llama-server.ts";
@@ -106,7 +108,7 @@ export async function startLlamaServer(options: LlamaServerOptions): Promise<Lla
   });
 
   try {
-    const readyPort = await waitUntilReady({ exited, log: () => log, startDeadlineMs });
+    const readyPort = await waitUntilReady({ exited, model, port, log: () => log, startDeadlineMs });
     assert(child.pid !== undefined, "a server that answers has a process id");
     let stopping: Promise<LlamaServerExit> | null = null;
     return {
@@ -125,22 +127,44 @@ export async function startLlamaServer(options: LlamaServerOptions): Promise<Lla
   }
 }
 
-type Waiting = { exited: Promise<LlamaServerExit>; log(): string; startDeadlineMs: number };
+type Waiting = {
+  exited: Promise<LlamaServerExit>;
+  model: string;
+  port: number;
+  log(): string;
+  startDeadlineMs: number;
+};
 
 /** The server prints its port once it listens, which is the only way to learn it without a race when it chose it. */
-async function waitUntilReady({ exited, log, startDeadlineMs }: Waiting): Promise<number> {
+async function waitUntilReady({ exited, model, port: wanted, log, startDeadlineMs }: Waiting): Promise<number> {
   let exit: LlamaServerExit | null = null;
   void exited.then((value) => {
     exit = value;
   });
   const deadline = AbortSignal.timeout(startDeadlineMs);
   while (!deadline.aborted) {
-    if (exit !== null) throw new Error(`llama-server ended before it was ready (${JSON.stringify(exit)}):\n${log()}`);
+    if (exit !== null) {
+      // The server loses the end of its log, or all of it, in about one of sixty ends by error: it does not say why.
+      const taken = wanted !== 0 && (await isTaken(wanted)) ? `, port ${wanted} is taken` : "";
+      throw new Error(
+        `llama-server with ${model} ended before it was ready${taken} (${JSON.stringify(exit)}):\n${log()}`,
+      );
+    }
     const port = Number(/listening on http:\/\/[^\s:]+:(\d+)/.exec(log())?.[1] ?? Number.NaN);
     if (!Number.isNaN(port) && (await isHealthy(port))) return port;
     await delay(healthRetryMs);
   }
   throw new Error(`llama-server was not ready within ${startDeadlineMs} ms:\n${log()}`);
+}
+
+function isTaken(port: number): Promise<boolean> {
+  const socket = connect({ host, port });
+  return once(socket, "connect", { signal: AbortSignal.timeout(healthTimeoutMs) })
+    .then(
+      () => true,
+      () => false,
+    )
+    .finally(() => socket.destroy());
 }
 
 async function isHealthy(port: number): Promise<boolean> {

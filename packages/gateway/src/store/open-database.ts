@@ -1,10 +1,11 @@
 /** Opens the store's file, or says in words why it can't be. Runs on the store's own thread. */
 
-import { mkdirSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { MIGRATIONS } from "./migrations.ts";
+import { makePrivateFile, makePrivateFolder } from "./private-files.ts";
 import { StoreFault, toStoreFault } from "./store-fault.ts";
 import { MEMORY } from "./store-messages.ts";
 
@@ -12,7 +13,7 @@ import { MEMORY } from "./store-messages.ts";
 const BUSY_TIMEOUT_MS = 2_000;
 
 /**
- * Opens and migrates. The file and its folder are made when they are missing.
+ * Opens and migrates. The file and its folder are made when they are missing, for this user alone.
  *
  * @param settings pragmas that have to come before anything is written.
  * @throws StoreFault of the kind `newer` or `corrupt` when this file must not be touched; of another kind when it may
@@ -21,7 +22,10 @@ const BUSY_TIMEOUT_MS = 2_000;
 export function openDatabase(path: string, migrations: readonly string[] = MIGRATIONS, settings = ""): DatabaseSync {
   let database: DatabaseSync | null = null;
   try {
-    if (path !== MEMORY) mkdirSync(dirname(path), { recursive: true });
+    if (path !== MEMORY && !existsSync(path)) {
+      makePrivateFolder(dirname(path));
+      makePrivateFile(path);
+    }
     database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
     if (settings !== "") database.exec(settings);
     // readers never wait for the writer; a crash of the machine may lose the last seconds, never the file

@@ -1,7 +1,9 @@
 /** What the store can be asked, by name. Everything runs on the store's own thread, each call in one transaction. */
 
+import { rmSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { createObjectOperations, type ObjectCalls } from "./object-operations.ts";
+import { makeFileOfCopy } from "./private-files.ts";
 import { createSpendOperations, type SpendCalls } from "./spend-operations.ts";
 import { createTimingOperations, type TimingCalls } from "./timing-operations.ts";
 
@@ -110,7 +112,13 @@ export function createOperations(database: DatabaseSync): StoreOperations {
     "prices.history": ({ key, sinceMs, limit }) =>
       (priceHistory.all(key, sinceMs, limit) as unknown as StoredPrice[]).reverse(),
     "store.backup": ({ path }) => {
-      database.prepare("VACUUM INTO ?").run(path);
+      makeFileOfCopy(path);
+      try {
+        database.prepare("VACUUM INTO ?").run(path);
+      } catch (error) {
+        rmSync(path, { force: true });
+        throw error;
+      }
       return null;
     },
   };

@@ -1,9 +1,10 @@
 /** Puts a backup in the place of a store that no gateway uses. */
 
-import { chmodSync, copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
+import { existsSync, renameSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { MIGRATIONS } from "./migrations.ts";
+import { copyPrivately, makePrivateFolder } from "./private-files.ts";
 import { StoreFault, toStoreFault } from "./store-fault.ts";
 import { DECISIONS_FILE, decisionsOfBackup, PEPPER_FILE, pepperOfBackup, STORE_FILE } from "./store-files.ts";
 
@@ -40,8 +41,8 @@ export function restoreStore({ backup, folder, force }: RestoreOptions): Restore
     if (isThere && !force) {
       throw new StoreFault("unreachable", `there is a store at ${path} already: restore with --force to replace it`);
     }
-    mkdirSync(folder, { recursive: true });
-    copyFileSync(backup, draft);
+    makePrivateFolder(folder);
+    copyPrivately(backup, draft);
     const found = checkCopy(draft, backup);
     const pepper = pepperOfBackup(backup);
     const hasPepper = existsSync(pepper);
@@ -54,8 +55,7 @@ export function restoreStore({ backup, folder, force }: RestoreOptions): Restore
     const sequence = isThere ? sequenceOfUnused(path) : 0;
     moveOn(draft, Math.max(sequence, found.sequence) + 1);
     if (hasPepper) {
-      copyFileSync(pepper, `${draft}.pepper`);
-      chmodSync(`${draft}.pepper`, 0o600);
+      copyPrivately(pepper, `${draft}.pepper`);
       renameSync(`${draft}.pepper`, join(folder, PEPPER_FILE));
     }
     const decisions = decisionsOfBackup(backup);
@@ -83,7 +83,7 @@ function putDecisions(backup: string, folder: string, force: boolean): void {
         `there are kept decisions at ${path} already: restore with --force to replace them`,
       );
     }
-    copyFileSync(backup, draft);
+    copyPrivately(backup, draft);
     const database = new DatabaseSync(draft);
     try {
       const verdict = database.prepare("PRAGMA quick_check(1)").get()?.["quick_check"];

@@ -9,6 +9,7 @@ import { Worker } from "node:worker_threads";
 import type { GatewayLog } from "../control/gateway-log.ts";
 import { StartError } from "../control/start-error.ts";
 import type { StoreCallName, StoreCalls } from "./operations.ts";
+import { narrowRights } from "./private-files.ts";
 import { StoreFault } from "./store-fault.ts";
 import { STORE_FILE } from "./store-files.ts";
 import { type FromStoreThread, MEMORY, type StoreThreadStart, type ToStoreThread } from "./store-messages.ts";
@@ -77,11 +78,13 @@ export class Store implements StoreClient {
   }
 
   /**
-   * Starts the store's thread and opens the file. A file that can't be opened now leaves the store degraded.
+   * Starts the store's thread and opens the file. A file that can't be opened now leaves the store degraded. Files that
+   * others may use are taken from them first.
    *
    * @throws StartError when the file belongs to a newer ZML or is damaged.
    */
   async open(): Promise<void> {
+    if (this.isOnDisk) this.#narrowRights();
     try {
       await this.#send(null, null);
     } catch (error) {
@@ -120,6 +123,17 @@ export class Store implements StoreClient {
   /** After a `close`: calls are taken again. */
   reopen(): void {
     this.#isClosed = false;
+  }
+
+  #narrowRights(): void {
+    const { folder, log } = this.#options;
+    const { files, failed } = narrowRights(folder);
+    if (files.length > 0) {
+      log.warn({ folder, files }, "others could read files of the store; from now on only this user can");
+    }
+    if (failed.length > 0) {
+      log.warn({ folder, failed }, "others can read files of the store, and it can't be changed: chmod go= by hand");
+    }
   }
 
   #send(name: StoreCallName | null, args: unknown): Promise<unknown> {

@@ -2,6 +2,7 @@
 
 import { existsSync, statSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { PRIVATE_FILE } from "../../store/private-files.ts";
 import type { Store } from "../../store/store.ts";
 import { StoreFault, toStoreFault } from "../../store/store-fault.ts";
 import { pepperOfBackup } from "../../store/store-files.ts";
@@ -21,7 +22,9 @@ export async function backupStore(store: Store, given: string): Promise<{ readon
   }
   await store.call("store.backup", { path });
   try {
-    if (pepper !== null && store.isOnDisk) writeFileSync(pepperOfBackup(path), pepper, { mode: 0o600, flag: "wx" });
+    if (pepper !== null && store.isOnDisk) {
+      writeFileSync(pepperOfBackup(path), pepper, { mode: PRIVATE_FILE, flag: "wx" });
+    }
     return { bytes: statSync(path).size };
   } catch (error) {
     throw toStoreFault(error, path);

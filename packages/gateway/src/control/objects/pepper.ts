@@ -4,9 +4,10 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { keyDigest, PROCESS_PEPPER } from "../../config/key-digest.ts";
+import { linkIfNew, makePrivateFolder, PRIVATE_FILE } from "../../store/private-files.ts";
 import { StoreFault, toStoreFault } from "../../store/store-fault.ts";
 import { PEPPER_FILE } from "../../store/store-files.ts";
 import { MEMORY } from "../../store/store-messages.ts";
@@ -50,8 +51,8 @@ export function makePepper(folder: string): Uint8Array {
   const path = join(folder, PEPPER_FILE);
   const draft = `${path}.${randomBytes(6).toString("hex")}`;
   try {
-    mkdirSync(folder, { recursive: true });
-    const file = openSync(draft, "wx", 0o600);
+    makePrivateFolder(folder);
+    const file = openSync(draft, "wx", PRIVATE_FILE);
     try {
       writeSync(file, randomBytes(PEPPER_BYTES));
       fsyncSync(file);
@@ -67,12 +68,4 @@ export function makePepper(folder: string): Uint8Array {
   const pepper = readPepper(folder);
   if (pepper === null) throw new StoreFault("failed", `the file ${path} went while it was made: try again`);
   return pepper;
-}
-
-function linkIfNew(from: string, to: string): void {
-  try {
-    linkSync(from, to);
-  } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
-  }
 }

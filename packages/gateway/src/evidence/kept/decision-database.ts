@@ -4,8 +4,10 @@
  * back-test, which only reads.
  */
 
+import { rmSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { openDatabase } from "../../store/open-database.ts";
+import { makeFileOfCopy } from "../../store/private-files.ts";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { ColumnReader, type DecisionColumns } from "./decision-columns.ts";
 
@@ -161,7 +163,13 @@ export class DecisionDatabase {
   /** Copies everything, consistently, into a new file. */
   async backup(path: string): Promise<void> {
     const { backup } = await import("node:sqlite");
-    await backup(this.#database, path);
+    makeFileOfCopy(path);
+    try {
+      await backup(this.#database, path);
+    } catch (error) {
+      rmSync(path, { force: true });
+      throw error;
+    }
   }
 
   /** All of it or nothing. */

@@ -211,3 +211,47 @@ test("without kept decisions a back-test is refused and says what to set", async
   assert.equal(answer.status, 409);
   assert.match(answer.body.detail, /set evidence\.keep/);
 });
+
+test("a tenant replays no more than its bound, and can neither see nor end another's; an operator replays all", async (t) => {
+  const node = await fakeNode(t);
+  const storeFolder = join(folder(t), "zml-data");
+  const text = `${PORTS}workers: 1
+evidence: { keep: {}, backtests: { tenant_records: 1000 } }
+keys:
+  - { name: ops, value_env: KEY_OPS, scopes: [infer, read, admin] }
+  - { name: a, account: a, value_env: KEY_A, scopes: [infer, read] }
+  - { name: b, account: b, value_env: KEY_B, scopes: [read] }
+accounts: [{ name: a }, { name: b }]
+nodes: [{ id: a, account: a, url: "${node.url}", family: H100, cost: { usd_per_gpu_hour: 3 } }]
+policies: [{ name: chat, account: a }]
+models: [{ name: m, account: a, policy: chat }]
+`;
+  makeRecords(join(storeFolder, "decisions.sqlite"), {
+    records: 1_200,
+    nodes: 2,
+    fromMs: Date.now() - HOUR_MS / 2,
+    lengthMs: HOUR_MS / 4,
+  });
+  const env = { KEY_OPS: "ops-key-0123456789", KEY_A: "a-key-0123456789", KEY_B: "b-key-0123456789" };
+  const { gateway } = await startOn(t, text, { storeFolder, env });
+  const as = <T>(key: keyof typeof env, path: string, init: RequestInit = {}) =>
+    admin<T>(gateway, path, { ...init, headers: { ...init.headers, authorization: `Bearer ${env[key]}` } });
+  const draft = { policies: [{ name: "chat", cost_priority: "cost" }], since_s: 7_200 };
+  const large = await as<BacktestJobJson>("KEY_A", "backtest", post(draft));
+  assert.equal(large.status, 202, JSON.stringify(large.body));
+  const path = `backtest/${large.body.id}`;
+  for (const init of [{}, { method: "DELETE" }]) {
+    const other = await as<{ code: string }>("KEY_B", path, init);
+    assert.deepEqual([other.status, other.body.code], [404, "not_found"]);
+  }
+  await until("it has failed", async () => (await as<BacktestJobJson>("KEY_A", path)).body.state === "failed");
+  const { problem } = (await as<BacktestJobJson>("KEY_A", path)).body;
+  assert.equal(problem?.code, "too_many_records");
+  assert.match(problem?.detail ?? "", /1200 records, and 1000 are the most .*: choose a shorter window/);
+  const all = { policies: [{ name: "chat", account: "default", cost_priority: "cost" }], since_s: 7_200 };
+  const operators = await as<BacktestJobJson>("KEY_OPS", "backtest", post(all));
+  assert.deepEqual([operators.status, operators.body.state], [202, "running"]);
+  const done = async () => (await as<BacktestJobJson>("KEY_OPS", `backtest/${operators.body.id}`)).body;
+  await until("the operator's has ended", async () => (await done()).state !== "running");
+  assert.equal((await done()).state, "done", JSON.stringify((await done()).problem));
+});

@@ -251,7 +251,7 @@ export function completeConfig(
     timeouts,
     failover,
     store: camelize(file.store),
-    evidence: { ringRecords: file.evidence.ring_records, keep: file.evidence.keep ?? null },
+    evidence: { ...camelize(file.evidence), keep: file.evidence.keep ?? null },
     telemetry: completeTelemetry(file.telemetry),
     prices: { feeds: file.prices.feeds.map(completeFeed) },
     discovery: completeDiscovery(file.discovery),

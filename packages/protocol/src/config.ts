@@ -286,6 +286,34 @@ export const evidenceSchema = z
         )
         .optional()
         .describe("Keep decisions in the store, for `zml explain` and `zml backtest`. Default: none are kept."),
+      backtests: z
+        .strictObject(
+          {
+            minutes: field
+              .count({ min: 1, max: 1_440 })
+              .default(30)
+              .describe("An operator's that runs longer is ended."),
+            tenant_minutes: field
+              .count({ min: 1, max: 1_440 })
+              .default(10)
+              .describe("One of another account that runs longer is ended."),
+            tenant_records: field
+              .count({ min: 1_000, max: 100_000_000 })
+              .default(1_000_000)
+              .describe("A window with more records is refused to other accounts. A million takes some 500 MB."),
+            tenants_at_once: field
+              .count({ min: 1, max: 16 })
+              .default(1)
+              .describe("Of other accounts together; an operator's runs beside them."),
+            tenants_waiting: field
+              .count({ min: 0, max: 1_000 })
+              .default(8)
+              .describe("Of other accounts together, beyond those that run; the next one is refused."),
+          },
+          field.mapping,
+        )
+        .prefault({})
+        .describe("What back-tests over the admin API may take."),
     },
     field.mapping,
   )

@@ -43,6 +43,7 @@ export function BackTestPage({ id, following }: { id: string; following: Followi
                   {dateAndTime(Date.parse(job.started_at))}
                 </a>{" "}
                 {job.state === "running" && <small>{percent(job.progress)}</small>}
+                {job.state === "waiting" && <small>{aheadWords(job)}</small>}
               </li>
             ))}
           </ul>
@@ -54,7 +55,20 @@ export function BackTestPage({ id, following }: { id: string; following: Followi
 }
 
 /** Colours of the states. */
-const STATES: Readonly<Record<string, string>> = { running: "waiting", done: "ok", failed: "failing" };
+const STATES: Readonly<Record<string, string>> = {
+  waiting: "waiting",
+  running: "waiting",
+  done: "ok",
+  failed: "failing",
+};
+
+function isOpen({ state }: BacktestJobJson): boolean {
+  return state === "running" || state === "waiting";
+}
+
+function aheadWords({ ahead }: BacktestJobJson): string {
+  return ahead === 1 ? "one other comes before it" : `${ahead ?? 0} others come before it`;
+}
 
 function Job({ id }: { id: string }) {
   const [isOver, setOver] = useState(false);
@@ -63,7 +77,7 @@ function Job({ id }: { id: string }) {
     error,
     again,
   } = useAnswer<BacktestJobJson>(`/backtest/${encodeURIComponent(id)}`, isOver ? 0 : RUNNING_EVERY_MS);
-  if (job !== null && job.state !== "running" && !isOver) setOver(true);
+  if (job !== null && !isOpen(job) && !isOver) setOver(true);
   const cancel = async (): Promise<void> => {
     await ask(`/backtest/${encodeURIComponent(id)}`, { method: "DELETE" }).catch(() => {});
     again();
@@ -71,10 +85,11 @@ function Job({ id }: { id: string }) {
   return (
     <>
       <ErrorBox error={error} />
-      {job !== null && job.state === "running" && (
-        <Card title="It runs">
+      {job !== null && isOpen(job) && (
+        <Card title={job.state === "waiting" ? "It waits" : "It runs"}>
           <p role="status">
-            <progress max={1} value={job.progress} aria-label="Progress" /> {job.phase}, {percent(job.progress)}{" "}
+            <progress max={1} value={job.progress} aria-label="Progress" />{" "}
+            {job.state === "waiting" ? aheadWords(job) : `${job.phase}, ${percent(job.progress)}`}{" "}
             <button type="button" onClick={() => void cancel()}>
               Cancel
             </button>

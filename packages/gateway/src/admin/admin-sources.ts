@@ -59,11 +59,20 @@ export interface AdminSources {
 /** Back-tests. `account` null: an operator, who sees all. Null answers: there is no such job. */
 export interface BacktestSource {
   /** @throws StoreFault when what was decided last can't be written. */
-  start(owner: string, ask: BacktestAsk): Promise<BacktestJobJson | "not_kept" | "already_running">;
+  start(owner: string, ask: BacktestAsk): Promise<BacktestStart>;
   find(id: string, account: string | null): BacktestJobJson | null;
   list(account: string | null): BacktestJobJson[];
   cancel(id: string, account: string | null): BacktestJobJson | null;
 }
+
+/** What became of the wish for a back-test. */
+export type BacktestStart =
+  | { readonly kind: "started"; readonly job: BacktestJobJson }
+  | { readonly kind: "not_kept" }
+  /** The account has one that runs or waits. */
+  | { readonly kind: "already_running"; readonly id: string }
+  /** As many wait as may. */
+  | { readonly kind: "too_many"; readonly waiting: number };
 
 /** What is asked of a back-test. */
 export interface BacktestAsk {

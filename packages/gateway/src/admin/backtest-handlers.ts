@@ -1,5 +1,6 @@
 /** Back-tests over the admin API: start, look at, cancel. */
 
+import { unreachable } from "@zml/engine";
 import { camelize } from "@zml/protocol";
 import { BACKTEST_ROUTES, type BacktestJobJson } from "@zml/protocol/admin";
 import { AdminProblem, shown } from "./admin-problem.ts";
@@ -8,6 +9,8 @@ import { type BoundRoute, bind } from "./bound-route.ts";
 import { refuseStoreFault } from "./configuration-handlers.ts";
 
 const SINCE_S = 86_400;
+/** Told where too many wait: a back-test of a tenant takes minutes, s. */
+const RETRY_AFTER_S = 60;
 
 export function backtestHandlers(): BoundRoute[] {
   return [
@@ -34,16 +37,28 @@ export function backtestHandlers(): BoundRoute[] {
           account,
         })
         .catch(refuseStoreFault);
-      if (started === "not_kept") {
-        throw new AdminProblem(
-          started,
-          "no decisions are kept: set evidence.keep (and store.path), and let traffic come",
-        );
+      switch (started.kind) {
+        case "started":
+          return { status: 202, body: started.job };
+        case "not_kept":
+          throw new AdminProblem(
+            "not_kept",
+            "no decisions are kept: set evidence.keep (and store.path), and let traffic come",
+          );
+        case "already_running":
+          throw new AdminProblem(
+            "already_running",
+            `the back-test ${started.id} runs or waits already: wait for it, or cancel it (DELETE /admin/v1/backtest/${started.id})`,
+          );
+        case "too_many":
+          throw new AdminProblem(
+            "too_many_backtests",
+            `${started.waiting} back-tests of other accounts wait already (evidence.backtests.tenants_waiting): try again in some minutes`,
+            { headers: { "retry-after": String(RETRY_AFTER_S) } },
+          );
+        default:
+          return unreachable(started);
       }
-      if (started === "already_running") {
-        throw new AdminProblem(started, "a back-test runs already: wait for it, or cancel it");
-      }
-      return { status: 202, body: started };
     }),
     bind(BACKTEST_ROUTES.list, (_input, { principal, sources }) => ({
       status: 200,
@@ -69,7 +84,7 @@ function found(job: BacktestJobJson | null, id: string): BacktestJobJson {
   if (job === null) {
     throw new AdminProblem(
       "not_found",
-      `there is no back-test ${shown(id)}: the last eight since the start are remembered`,
+      `there is no back-test ${shown(id)}: the last eight of an account since the start are remembered`,
     );
   }
   return job;

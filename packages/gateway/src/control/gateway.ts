@@ -195,7 +195,10 @@ class RunningGateway implements Gateway {
       },
       log: this.#log,
     });
-    this.#backtests = new BacktestJobs(this.#keptDecisions);
+    this.#backtests = new BacktestJobs({
+      kept: this.#keptDecisions,
+      limits: () => this.#configuration.config.evidence.backtests,
+    });
     this.#endings.push(() => this.#backtests.stop());
     this.#decisions = new DecisionSearch({
       rings: this.#rings,

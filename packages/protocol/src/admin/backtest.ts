@@ -147,14 +147,15 @@ export const backtestBody = z.strictObject({
 export const backtestJobSchema = z
   .object({
     id: z.string(),
-    state: z.enum(["running", "done", "failed", "cancelled"]),
+    state: z.enum(["waiting", "running", "done", "failed", "cancelled"]),
     phase: z.enum(["reading", "fitting", "replaying", "summing up"]),
     progress: z.number().describe("0 to 1."),
-    started_at: z.iso.datetime(),
+    ahead: z.int().nullable().describe("While it waits: back-tests that come before it."),
+    started_at: z.iso.datetime().describe("While it waits, when it was asked for."),
     ended_at: z.iso.datetime().nullable(),
     problem: z
       .object({
-        code: z.enum(["empty_window", "unknown_fleet", "draft", "store", "failed"]),
+        code: z.enum(["empty_window", "unknown_fleet", "too_many_records", "draft", "store", "failed"]),
         detail: z.string(),
         errors: z.array(z.object({ path: z.string(), message: z.string() })),
       })

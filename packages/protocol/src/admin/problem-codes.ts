@@ -40,6 +40,7 @@ export const ADMIN_PROBLEMS = table({
   invalid_object: { status: 422, title: "the configuration would not be valid" },
   configuration_refused: { status: 422, title: "the configuration was refused" },
   expectation_failed: { status: 417, title: "the expectation can't be met" },
+  too_many_backtests: { status: 429, title: "too many back-tests wait" },
   header_too_large: { status: 431, title: "the request head is too large" },
   internal_error: { status: 500, title: "the gateway failed" },
   store_unavailable: { status: 503, title: "the store takes no changes now" },

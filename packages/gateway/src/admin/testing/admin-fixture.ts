@@ -165,7 +165,7 @@ function cannedSources(
     prices: () => ({ feeds: [], prices: [] }),
     priceHistory: async ({ key }) => ({ key, at_ms: [], usd_per_gpu_hour: [], is_cut: false, is_kept: false }),
     discovery: () => ({ sources: [] }),
-    backtests: { start: async () => "not_kept", find: () => null, list: () => [], cancel: () => null },
+    backtests: { start: async () => ({ kind: "not_kept" }), find: () => null, list: () => [], cancel: () => null },
     decisions: {
       find: async () => null,
       page: async () => ({ items: [], next: null, lookedAt: 0 }),

@@ -139,8 +139,8 @@ async function overAdmin(
   if ("problem" in started) return { exit: tellProblem(terminal, started), text: null };
   let job = started.value as BacktestJobJson;
   const path = `/admin/v1/backtest/${job.id}`;
-  while (job.state === "running") {
-    progress.note(job.phase, job.progress);
+  while (job.state === "running" || job.state === "waiting") {
+    progress.note(job.state === "waiting" ? waitingFor(job.ahead ?? 0) : job.phase, job.progress);
     await watch.wait(POLL_MS);
     if (watch.stop.aborted) {
       await askAdmin(terminal, options, { method: "DELETE", path, members });
@@ -153,6 +153,10 @@ async function overAdmin(
   if (job.report !== null) return { report: job.report };
   const { detail = `the back-test is ${job.state}`, errors = [] } = job.problem ?? {};
   return { exit: EXIT.failed, text: problemText(draft, detail, errors) };
+}
+
+function waitingFor(ahead: number): string {
+  return `waiting: ${ahead} ${ahead === 1 ? "comes" : "come"} before it`;
 }
 
 function problemText(

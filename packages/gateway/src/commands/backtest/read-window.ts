@@ -23,17 +23,23 @@ const WINDOW_MARGIN_MS = 1_000;
 /**
  * Reads a window. O(records).
  *
- * @throws BacktestError when there is nothing to replay.
+ * @throws BacktestError when there is nothing to replay, or more than `recordsMax`.
  */
 export async function readWindow(
   database: DecisionDatabase,
   sim: Backtesting,
-  { fromMs, toMs }: { fromMs: number; toMs: number },
+  { fromMs, toMs, recordsMax = Infinity }: { fromMs: number; toMs: number; recordsMax?: number },
   onProgress: (share: number) => void,
 ): Promise<RecordedWindow> {
   const fitFromMs = fromMs - Math.max(FIT_BEFORE_MS, (toMs - fromMs) * FIT_BEFORE_SHARE);
   const chunks = database.chunksBetween(fitFromMs, toMs);
   const most = chunks.reduce((sum, { records }) => sum + records, 0);
+  if (most > recordsMax) {
+    throw new BacktestError(
+      "too_many_records",
+      `the window and what comes before it have ${most} records, and ${recordsMax} are the most (evidence.backtests.tenant_records): choose a shorter window`,
+    );
+  }
   const lost = database.losses(fromMs, toMs).reduce((sum, { records }) => sum + records, 0);
   if (!chunks.some(({ lastAtMs }) => lastAtMs >= fromMs)) throw nothingThere(database, fromMs, toMs, lost);
   const fleet = emptyFleet();

@@ -9,7 +9,7 @@ export type Backtesting = typeof import("@zml/simulator/backtest");
 /** What can't be back-tested, in words for whoever asked. */
 export class BacktestError extends Error {
   override readonly name = "BacktestError";
-  readonly code: "empty_window" | "unknown_fleet" | "draft" | "store";
+  readonly code: "empty_window" | "unknown_fleet" | "too_many_records" | "draft" | "store";
   /** What is wrong with the draft, one for each place. */
   readonly errors: readonly { readonly path: string; readonly message: string }[];
 

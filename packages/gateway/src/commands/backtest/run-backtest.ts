@@ -23,6 +23,8 @@ export interface BacktestOptions {
   readonly replaces: string | null;
   /** Whose requests are judged; null: all. */
   readonly account: string | null;
+  /** A window with more records is refused. Default: none is. */
+  readonly recordsMax?: number;
 }
 
 /** Told now and then: 0 to 1 over all phases. */

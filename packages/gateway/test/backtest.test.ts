@@ -92,6 +92,12 @@ test("a draft with errors: all of them, where they stand", async (t) => {
   ]) {
     assert.match(wrong.error, line);
   }
+  const missing = await run("", { policy: "/nowhere/draft.yaml" });
+  assert.equal(missing.code, 1);
+  assert.equal(
+    missing.error,
+    "zml: /nowhere/draft.yaml: there is no such file: name a file with --policy FILE, or standard input with --policy -\n",
+  );
   const none = await run("");
   assert.equal(none.code, 1);
   assert.match(none.error, /draft\.yaml.*expected one policy.*it holds none/);

@@ -106,6 +106,13 @@ test("decisions --tail prints what ends while it runs, decide and money tell of 
   const unknown = run(["decide", "--model", "m", "--price", "TPU=1", "--admin", admin]);
   assert.deepEqual([unknown.status, unknown.stdout], [1, ""]);
   assert.match(unknown.stderr, /overrides\.prices: there is no node or family "TPU": known: H100, a/);
+  const draft = file(t, "name: chat\naccelerator_preference:\n  - { family: B200, priority: 1 }\n");
+  const refused = run(["decide", "--model", "m", "--policy-draft", draft, "--admin", admin]);
+  assert.deepEqual([refused.status, refused.stdout], [1, ""]);
+  assert.equal(
+    refused.stderr,
+    `${draft}:3:15 accelerator_preference[0].family: there is no family "B200": known: H100\n`,
+  );
   const spent = run(["money", "--by", "family", "--window", "start", "--admin", admin]);
   assert.match(spent.stdout, /^FAMILY +USD[\s\S]*\nH100 +0\.0/, spent.stderr);
   assert.match(

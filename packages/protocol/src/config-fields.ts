@@ -11,6 +11,9 @@ export const NAME_PATTERN = /^[A-Za-z0-9._:/-]{1,128}$/;
 /** A day: far above any sane limit in time, far below 2^31 ms, where timers overflow and fire at once. */
 export const MAX_DURATION_MS = 86_400_000;
 
+/** USD per GPU-hour: far above any GPU, and a slip of the pen is told. */
+export const MAX_GPU_HOUR_USD = 1_000_000;
+
 /** The longest excerpt of a wrong value that a message shows. */
 const SHOWN_CHARACTERS = 64;
 

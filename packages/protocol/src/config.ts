@@ -262,6 +262,9 @@ export const storeSchema = z
   .prefault({})
   .describe("The embedded store.");
 
+/** What holds for a policy that does not say it. */
+export const POLICY_DEFAULTS = { costPriority: "balanced", maxQueueMs: 30_000 } as const;
+
 export const evidenceSchema = z
   .strictObject(
     {
@@ -457,7 +460,7 @@ export const policySchema = z.strictObject(
     token_target_ms: field.durationMs().nullable().default(null).describe("For streams: between two tokens."),
     cost_priority: field
       .oneOf(COST_PRIORITIES)
-      .default("balanced")
+      .default(POLICY_DEFAULTS.costPriority)
       .describe("cost: cheapest within the target. balanced: both. latency: price is not looked at."),
     estimator: field
       .oneOf(ESTIMATORS)
@@ -466,7 +469,7 @@ export const policySchema = z.strictObject(
         "What tells response times: predictive, learned per model and family; or simple, by tokens per second.",
       ),
     queue_on_saturation: field.flag().default(false).describe("Wait for room instead of a 503."),
-    max_queue_ms: field.durationMs().default(30_000).describe("The longest wait for room."),
+    max_queue_ms: field.durationMs().default(POLICY_DEFAULTS.maxQueueMs).describe("The longest wait for room."),
     acceptable_waiting: field
       .count({ min: 0, max: 100_000 })
       .default(4)

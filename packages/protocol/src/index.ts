@@ -7,6 +7,7 @@ export {
   isModelName,
   type ListenAddress,
   MAX_DURATION_MS,
+  MAX_GPU_HOUR_USD,
   NAME_PATTERN,
   parseListen,
 } from "./config-fields.ts";

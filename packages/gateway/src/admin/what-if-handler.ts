@@ -17,7 +17,7 @@ export function whatIfHandler(): BoundRoute {
   return bind(DECISION_ROUTES.whatIf, ({ body }, { principal, sources }) => {
     const account = accountOf(principal, body.account);
     const call = callOf(body, account);
-    const { decision, asItIs } = decided(sources.whatIf(call, changesOf(body, account)));
+    const { decision, asItIs } = decided(sources.whatIf(call, changesOf(body, account)), body);
     return { status: 200, body: { decision: withoutUrl(decision), as_it_is: withoutUrl(asItIs) } };
   });
 }
@@ -50,7 +50,7 @@ function changesOf({ overrides = {} }: Body, account: string): WhatIf {
 }
 
 /** @throws AdminProblem for what a caller of the data port would be refused for, and for names that nothing has. */
-function decided(answer: WhatIfAnswer): Extract<WhatIfAnswer, { kind: "decided" }> {
+function decided(answer: WhatIfAnswer, body: Body): Extract<WhatIfAnswer, { kind: "decided" }> {
   switch (answer.kind) {
     case "decided":
       return answer;
@@ -60,11 +60,20 @@ function decided(answer: WhatIfAnswer): Extract<WhatIfAnswer, { kind: "decided" 
       throw invalid(path, `it is ${code}: ${shown(name)}`, known);
     }
     case "unknown": {
-      const path =
-        answer.what === "family" ? "overrides.policy" : answer.what === "node" ? "overrides.down" : "overrides.prices";
-      throw invalid(path, `there is no ${answer.what} ${shown(answer.name)}`, answer.known);
+      const path = answer.what === "node" ? "overrides.down" : "overrides.prices";
+      throw invalid(
+        answer.what === "family" ? pathOfFamily(body, answer.name) : path,
+        `there is no ${answer.what} ${shown(answer.name)}`,
+        answer.known,
+      );
     }
   }
+}
+
+/** Where the draft names it. */
+function pathOfFamily({ overrides }: Body, family: string): string {
+  const chain = overrides?.policy?.accelerator_preference ?? [];
+  return `overrides.policy.accelerator_preference[${chain.findIndex((entry) => entry.family === family)}].family`;
 }
 
 /** Where a node is, is the operator's. */

@@ -3,12 +3,22 @@
 import { EXIT } from "./exit-codes.ts";
 import { oneLine } from "./table-text.ts";
 
+/** One thing that is wrong with what was sent. */
+export interface AdminError {
+  /** Such as `nodes[1].url`; empty: the whole. */
+  readonly path: string;
+  /** What is wrong and what to do. */
+  readonly message: string;
+}
+
 /** Why a question has no answer. */
 export interface AdminProblem {
   /** One line, with what to do. */
   readonly problem: string;
   /** Each thing that is wrong, where several are. */
   readonly lines: readonly string[];
+  /** Each thing that is wrong, as the admin port tells it. */
+  readonly errors: readonly AdminError[];
   /** The exit code that it means. */
   readonly exit: number;
   /** Nobody answered there, which may pass. */
@@ -24,10 +34,11 @@ export function problemOf(status: number, value: unknown, base: string): AdminPr
   const said = [body["detail"], error["message"], body["title"]].find((text) => typeof text === "string");
   const detail = typeof said === "string" ? oneLine(said) : `${base} answered with status ${status}`;
   const code = [body["code"], error["code"]].find((text) => typeof text === "string");
-  const errors = Array.isArray(body["errors"]) ? body["errors"].filter(isRecord) : [];
+  const errors = (Array.isArray(body["errors"]) ? body["errors"] : []).filter(isRecord).map(errorOf);
   return {
     problem: `${detail}${nextStep(status)}`,
     lines: errors.map(errorLine).filter((line) => line !== detail),
+    errors,
     exit: exitOf(status),
     isGone: status >= 500,
     code: typeof code === "string" ? code : null,
@@ -69,11 +80,13 @@ function exitOf(status: number): number {
 }
 
 /** `nodes[1].url: what is wrong: what to do`. */
-function errorLine(error: Readonly<Record<string, unknown>>): string {
-  const parts = [error["path"], error["message"], error["hint"]].filter(
-    (part): part is string => typeof part === "string" && part !== "",
-  );
-  return oneLine(parts.join(": "));
+export function errorLine({ path, message }: AdminError): string {
+  return path === "" ? message : `${path}: ${message}`;
+}
+
+function errorOf({ path, message, hint }: Readonly<Record<string, unknown>>): AdminError {
+  const parts = [message, hint].filter((part) => typeof part === "string" && part !== "");
+  return { path: typeof path === "string" ? oneLine(path) : "", message: oneLine(parts.join(": ")) };
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -1,12 +1,12 @@
 /** `zml apply` and `zml diff`: brings the objects of a file into a running gateway, after showing what would change. */
 
-import { readFile } from "node:fs/promises";
 import { formatProblems, problemAt, sortProblems } from "../config/config-problem.ts";
 import { readYaml, type YamlText } from "../config/yaml-text.ts";
 import type { AdminProblem } from "./admin-problem.ts";
 import { type AdminOptions, askAdmin, tellProblem } from "./ask-admin.ts";
 import { type Change, changeLines, changeSummary, isChange } from "./changes-text.ts";
 import { EXIT } from "./exit-codes.ts";
+import { readInput } from "./input-file.ts";
 import { hasColour, type Terminal } from "./terminal.ts";
 
 export interface DiffOptions extends AdminOptions {
@@ -100,17 +100,13 @@ interface ReadFile {
 
 /** The file, or the exit code after saying what is wrong with it. */
 async function readFileOf(terminal: Terminal, file: string): Promise<ReadFile | number> {
-  const name = file === "-" ? "standard input" : file;
-  let text: string;
-  try {
-    text = file === "-" ? await terminal.input() : await readFile(file, "utf8");
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
-    const why = code === "ENOENT" ? "there is no such file" : `it can't be read (${code})`;
-    terminal.error(`zml: ${name}: ${why}: name a file with -f FILE, or standard input with -f -\n`);
+  const read = await readInput(terminal, file, "-f");
+  if ("problem" in read) {
+    terminal.error(`${read.problem}\n`);
     return EXIT.failed;
   }
-  const yaml = readYaml(text);
+  const { name } = read;
+  const yaml = readYaml(read.bytes.toString("utf8"));
   if (yaml.problems.length > 0) {
     const problems = yaml.problems.map((problem) => problemAt(name, problem, problem));
     terminal.error(`${formatProblems(sortProblems(problems))}\n`);

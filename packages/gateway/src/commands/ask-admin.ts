@@ -148,7 +148,7 @@ export async function askFleet(
 }
 
 function refuse(problem: string, exit: number): AdminProblem {
-  return { problem, lines: [], exit, isGone: false, code: null };
+  return { problem, lines: [], errors: [], exit, isGone: false, code: null };
 }
 
 function parsed(text: string): unknown {

@@ -1,16 +1,17 @@
 /** `zml decide`: what a running gateway would decide for a request, as it is and under changes; nothing is sent or booked. */
 
-import { readFile } from "node:fs/promises";
 import type { Endpoint } from "@zml/engine";
+import { MAX_GPU_HOUR_USD } from "@zml/protocol";
 import type { DecisionJson } from "@zml/protocol/admin";
 import { BodyScanner, type RoutableBody } from "../admission/body-scanner.ts";
 import { promptTokensAtLeast, promptTokensOf } from "../admission/prompt-size.ts";
-import { formatProblems, problemAt, sortProblems } from "../config/config-problem.ts";
-import { readYaml } from "../config/yaml-text.ts";
 import { explainText, verdictText } from "../evidence/explain.ts";
+import { type AdminProblem, errorLine } from "./admin-problem.ts";
 import { askAdmin, tellProblem } from "./ask-admin.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { ObjectsOptions } from "./get.ts";
+import { readInput } from "./input-file.ts";
+import { type Draft, readDraft } from "./read-draft.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface DecideOptions extends ObjectsOptions {
@@ -51,7 +52,7 @@ export async function decide(terminal: Terminal, options: DecideOptions): Promis
     body: read.question,
     members: ["decision", "as_it_is"],
   });
-  if ("problem" in answer) return tellProblem(terminal, answer);
+  if ("problem" in answer) return tellDraftProblem(terminal, answer, read.draft) ?? tellProblem(terminal, answer);
   if (options.json) terminal.out(answer.text);
   else
     terminal.out(`${lines(answer.value as WhatIfJson, Object.keys(read.question.overrides).length > 0).join("\n")}\n`);
@@ -79,6 +80,20 @@ interface Question {
   readonly overrides: Readonly<Record<string, unknown>>;
 }
 
+const DRAFT_PATH = "overrides.policy";
+
+/** Prints what is wrong with the draft where it stands there. @returns the exit code; null: nothing is wrong with it. */
+function tellDraftProblem(terminal: Terminal, { errors, exit }: AdminProblem, draft: Draft | null): number | null {
+  if (draft === null || !errors.some(({ path }) => path.startsWith(DRAFT_PATH))) return null;
+  const said = errors.map((error) =>
+    error.path.startsWith(DRAFT_PATH)
+      ? draft.locate(`policies[0]${error.path.slice(DRAFT_PATH.length)}`, error.message)
+      : `zml: ${errorLine(error)}`,
+  );
+  terminal.error(`${said.join("\n")}\n`);
+  return exit;
+}
+
 interface Refused {
   readonly problem: string;
   readonly exit: number;
@@ -87,7 +102,7 @@ interface Refused {
 async function readQuestion(
   terminal: Terminal,
   options: DecideOptions,
-): Promise<{ readonly question: Question } | Refused> {
+): Promise<{ readonly question: Question; readonly draft: Draft | null } | Refused> {
   if (options.body === "-" && options.policyDraft === "-") {
     return refuse("--body and --policy-draft can't both be standard input: name a file for one", EXIT.usage);
   }
@@ -97,10 +112,11 @@ async function readQuestion(
   if (model === undefined) return refuse("no model: name it with --model, or give a body with --body FILE", EXIT.usage);
   const prices = pricesOf(options.price);
   if ("problem" in prices) return prices;
-  const draft = options.policyDraft === undefined ? null : await readDraft(terminal, options.policyDraft);
+  const draft = options.policyDraft === undefined ? null : await draftOf(terminal, options.policyDraft);
   if (draft !== null && "problem" in draft) return draft;
   const { policy, accelerator, endpoint, promptTokens, maxTokens, answers } = options;
   return {
+    draft,
     question: {
       account: options.account,
       // the body's text stays here: its numbers and names are all that a decision reads
@@ -119,7 +135,7 @@ async function readQuestion(
       overrides: {
         ...(Object.keys(prices.prices).length > 0 && { prices: prices.prices }),
         ...(options.down.length > 0 && { down: options.down }),
-        ...(draft !== null && { policy: draft.policy }),
+        ...(draft !== null && { policy: draft.policies[0] }),
       },
     },
   };
@@ -132,13 +148,13 @@ interface Scanned {
 
 /** Reads a body as the data port does. */
 async function scanBody(terminal: Terminal, file: string): Promise<Scanned | Refused> {
-  const bytes = await bytesOf(terminal, file, "--body");
-  if ("problem" in bytes) return bytes;
+  const read = await readInput(terminal, file, "--body");
+  if ("problem" in read) return { ...read, exit: EXIT.failed };
   const scanner = new BodyScanner();
-  scanner.push(bytes.bytes);
+  scanner.push(read.bytes);
   const scan = scanner.end();
-  if (!scan.ok) return refuse(`${nameOf(file)}: ${scan.message}: send what a caller would send`, EXIT.failed);
-  return { scan, bytes: bytes.bytes.length };
+  if (!scan.ok) return refuse(`${read.name}: ${scan.message}: send what a caller would send`, EXIT.failed);
+  return { scan, bytes: read.bytes.length };
 }
 
 function numbersOf({ scan, bytes }: Scanned): Readonly<Record<string, unknown>> {
@@ -158,9 +174,10 @@ function numbersOf({ scan, bytes }: Scanned): Readonly<Record<string, unknown>> 
 function pricesOf(texts: readonly string[]): { readonly prices: Readonly<Record<string, number>> } | Refused {
   const prices: Record<string, number> = {};
   for (const text of texts) {
-    const [, name, usd] = /^([^=]+)=(\d+(?:\.\d+)?)$/.exec(text) ?? [];
-    if (name === undefined) {
-      return refuse(`--price ${text}: expected NAME=USD per GPU-hour, such as --price MI300X=2.50`, EXIT.usage);
+    const [, name, usd = ""] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
+    if (name === undefined || !/^\d+(?:\.\d+)?$/.test(usd) || Number(usd) > MAX_GPU_HOUR_USD) {
+      const bounds = `USD per GPU-hour from 0 to ${MAX_GPU_HOUR_USD}`;
+      return refuse(`--price ${text}: expected NAME=${bounds}, such as --price MI300X=2.50`, EXIT.usage);
     }
     if (Object.hasOwn(prices, name)) return refuse(`--price ${name} stands twice: give one`, EXIT.usage);
     prices[name] = Number(usd);
@@ -169,51 +186,17 @@ function pricesOf(texts: readonly string[]): { readonly prices: Readonly<Record<
 }
 
 /** One policy, alone or as the only one under `policies`. */
-async function readDraft(terminal: Terminal, file: string): Promise<{ readonly policy: unknown } | Refused> {
-  const read = await bytesOf(terminal, file, "--policy-draft");
-  if ("problem" in read) return read;
-  const name = nameOf(file);
-  const yaml = readYaml(read.bytes.toString("utf8"));
-  if (yaml.problems.length > 0) {
-    const problems = yaml.problems.map((problem) => problemAt(name, problem, problem));
-    return { problem: formatProblems(sortProblems(problems)), exit: EXIT.failed };
-  }
-  const { value } = yaml;
-  const policies = isRecord(value) && Array.isArray(value["policies"]) ? value["policies"] : [value];
-  const [policy] = policies;
-  if (policies.length !== 1 || !isRecord(policy)) {
-    return refuse(
-      `${name}: expected one policy, as it stands in zml.yaml, alone or under policies; it holds ` +
-        `${policies.length === 1 ? "something else" : policies.length}`,
-      EXIT.failed,
-    );
-  }
-  return { policy };
-}
-
-async function bytesOf(
-  terminal: Terminal,
-  file: string,
-  option: string,
-): Promise<{ readonly bytes: Buffer } | Refused> {
-  try {
-    return { bytes: file === "-" ? Buffer.from(await terminal.input()) : await readFile(file) };
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
-    const why = code === "ENOENT" ? "there is no such file" : `it can't be read (${code})`;
-    return refuse(
-      `${nameOf(file)}: ${why}: name a file with ${option} FILE, or standard input with ${option} -`,
-      EXIT.failed,
-    );
-  }
-}
-
-function nameOf(file: string): string {
-  return file === "-" ? "standard input" : file;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+async function draftOf(terminal: Terminal, file: string): Promise<Draft | Refused> {
+  const read = await readInput(terminal, file, "--policy-draft");
+  if ("problem" in read) return { ...read, exit: EXIT.failed };
+  const draft = readDraft(read.name, read.bytes.toString("utf8"));
+  if ("problems" in draft) return { problem: draft.problems, exit: EXIT.failed };
+  const { length } = draft.policies;
+  if (length === 1) return draft;
+  return refuse(
+    `${read.name}: expected one policy, as it stands in zml.yaml, alone or under policies; it holds ${length}`,
+    EXIT.failed,
+  );
 }
 
 function refuse(problem: string, exit: number): Refused {

@@ -146,6 +146,14 @@ for (const [what, options, input, said, exit] of [
     /--price H100=cheap: expected NAME=USD/,
     EXIT.usage,
   ],
+  [
+    "a price below zero",
+    { model: "m", price: ["H100=-1"] },
+    "",
+    /^zml: --price H100=-1: expected NAME=USD per GPU-hour from 0 to 1000000, such as --price MI300X=2\.50\n$/,
+    EXIT.usage,
+  ],
+  ["a price above all", { model: "m", price: ["H100=1000001"] }, "", /from 0 to 1000000/, EXIT.usage],
   ["a price twice", { model: "m", price: ["H100=1", "H100=2"] }, "", /--price H100 stands twice/, EXIT.usage],
   [
     "a draft of two",
@@ -155,7 +163,34 @@ for (const [what, options, input, said, exit] of [
     EXIT.failed,
   ],
   ["a draft that is no YAML", { model: "m", policyDraft: "-" }, "name: [", /standard input:1:/, EXIT.failed],
-  ["a draft that is no object", { model: "m", policyDraft: "-" }, "text", /holds something else/, EXIT.failed],
+  [
+    "a draft that is no object",
+    { model: "m", policyDraft: "-" },
+    "text",
+    /standard input:1:1: expected one policy.*it holds none\n/,
+    EXIT.failed,
+  ],
+  [
+    "each line of a draft",
+    { model: "m", policyDraft: "-" },
+    "name: chat\ncost_priority: cheap\nlatncy: 3\n",
+    /^standard input:2:\d+ cost_priority: .*\nstandard input:3:\d+ latncy: .*\n$/,
+    EXIT.failed,
+  ],
+  [
+    "a line of a draft in a list",
+    { model: "m", policyDraft: "-" },
+    "policies:\n  - name: chat\n    latency_target_ms: soon\n",
+    /^standard input:3:\d+ policies\[0\]\.latency_target_ms: .*\n$/,
+    EXIT.failed,
+  ],
+  [
+    "a draft that is a folder",
+    { model: "m", policyDraft: "/" },
+    "",
+    /^zml: \/: it is a folder: name a file with --policy-draft FILE/,
+    EXIT.failed,
+  ],
   ["two standard inputs", { body: "-", policyDraft: "-" }, "{}", /can't both be standard input/, EXIT.usage],
 ] as const) {
   test(`decide says what is wrong with ${what}, and asks nobody`, async (t) => {
@@ -166,6 +201,25 @@ for (const [what, options, input, said, exit] of [
     assert.deepEqual([terminal.stdout(), admin.asked.length], ["", 0]);
   });
 }
+
+test("decide tells where in a draft the gateway finds fault, and what else is wrong", async (t) => {
+  const errors = [
+    {
+      path: "overrides.policy.accelerator_preference[1].family",
+      message: 'there is no family "B200"',
+      hint: "known: H100",
+    },
+    { path: "request.model", message: "it is model_not_found", hint: "known: m" },
+  ];
+  const admin = await cannedAdmin(t, () => problem(400, "invalid_body", "2 problems", errors));
+  const terminal = keptTerminal();
+  const chain = "accelerator_preference:\n  - { family: H100, priority: 1 }\n  - { family: B200, priority: 2 }\n";
+  const draft = fileOf(t, `name: chat\n${chain}`);
+  assert.equal(await decide(terminal, asked(admin.url, { model: "x", policyDraft: draft })), EXIT.failed);
+  const [first, second] = terminal.stderr().trimEnd().split("\n");
+  assert.equal(first, `${draft}:4:15 accelerator_preference[1].family: there is no family "B200": known: H100`);
+  assert.equal(second, "zml: request.model: it is model_not_found: known: m");
+});
 
 test("decide tells every problem that the gateway has with a draft", async (t) => {
   const errors = [

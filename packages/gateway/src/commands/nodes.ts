@@ -50,7 +50,7 @@ export function nodes(terminal: Terminal, options: NodesOptions, watch: Watch | 
 }
 
 function missing(problem: string): AdminProblem {
-  return { problem, lines: [], exit: EXIT.notFound, isGone: false, code: null };
+  return { problem, lines: [], errors: [], exit: EXIT.notFound, isGone: false, code: null };
 }
 
 function pageLines(terminal: Terminal, report: FleetReportJson, options: NodesOptions): string[] {

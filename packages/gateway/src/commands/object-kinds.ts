@@ -1,5 +1,6 @@
 /** The kinds of objects that `zml get`, `apply` and `delete` speak of, and how a table shows each. */
 
+import { POLICY_DEFAULTS } from "@zml/protocol";
 import { counted, UNKNOWN } from "./nodes-words.ts";
 import type { Column } from "./table.ts";
 
@@ -72,7 +73,7 @@ export const OBJECT_KINDS = {
     nameKey: "name",
     columns: [
       { title: "CHAIN", rank: 0, least: 12, cell: ({ spec: { accelerator_preference: chain } }) => chainText(chain) },
-      spec("COST PRIORITY", 1, "cost_priority"),
+      { title: "COST PRIORITY", rank: 1, cell: costPriorityText },
       { title: "TARGET", rank: 2, isRight: true, cell: ({ spec: { latency_target_ms: ms } }) => millisecondsText(ms) },
       { title: "QUEUE", rank: 3, cell: queueText },
     ],
@@ -146,7 +147,14 @@ function chainText(chain: unknown): string {
   return sorted.map(([, families]) => families.join(" or ")).join(", then ");
 }
 
-function queueText({ spec: { queue_on_saturation: isQueued, max_queue_ms: ms } }: ObjectJson): string {
+// a spec has no defaults; what is in force is told all the same
+function costPriorityText({ spec: { cost_priority: priority = POLICY_DEFAULTS.costPriority } }: ObjectJson): string {
+  return textOf(priority);
+}
+
+function queueText({
+  spec: { queue_on_saturation: isQueued, max_queue_ms: ms = POLICY_DEFAULTS.maxQueueMs },
+}: ObjectJson) {
   return isQueued === true ? `up to ${millisecondsText(ms)}` : "no";
 }
 

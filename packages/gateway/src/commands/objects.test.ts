@@ -81,6 +81,18 @@ test("get follows the pages to their end, and shows a chain by its tiers", async
   assert.equal((JSON.parse(json.stdout()) as { items: unknown[] }).items.length, 2);
 });
 
+test("get shows of a policy what is in force, whether its spec says it or not", async (t) => {
+  const items = [
+    object("policy", "chat", { queue_on_saturation: true }),
+    object("policy", "own", { queue_on_saturation: true, max_queue_ms: 500, cost_priority: "latency" }),
+  ];
+  const admin = await cannedAdmin(t, () => ({ body: { items, next_cursor: null } }));
+  const terminal = keptTerminal();
+  await getObjects(terminal, get(admin.url), null);
+  assert.match(terminal.stdout(), /^chat .* balanced +– +up to 30000 ms /m);
+  assert.match(terminal.stdout(), /^own .* latency +– +up to 500 ms /m);
+});
+
 test("get --yaml prints what apply takes, with the account where it is not the default one", async (t) => {
   const admin = await cannedAdmin(t, () => ({
     body: object("price_feed", "spot", { name: "spot", provider: "aws" }),

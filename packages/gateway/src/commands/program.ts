@@ -72,7 +72,7 @@ export function createProgram(host: ProgramHost): Command {
   program
     .command("backtest")
     .description("replay recorded traffic under the policies in force and under a draft, and report what would change")
-    .requiredOption("--policy <file>", "the draft: one policy, or a file with policies")
+    .requiredOption("--policy <file>", "the draft: one policy, or a file with policies; - for standard input")
     .option("--since <time>", "from: 24h ago, or a moment such as 2027-01-31T00:00:00Z", "24h")
     .option("--until <time>", "to; default: now")
     .option("--replaces <policy>", "the policy that a draft of one stands for; default: its name")

@@ -125,6 +125,6 @@ describe("zml simulate", () => {
   it("says that there is no such file", async () => {
     const terminal = keptTerminal();
     assert.equal(await simulate(terminal, { file: join(folder, "none.yaml"), json: false }), EXIT.failed);
-    assert.match(terminal.stderr(), /can't be read: ENOENT.*name the scenario with -f FILE/);
+    assert.match(terminal.stderr(), /: there is no such file: name the scenario with -f FILE/);
   });
 });

@@ -6,6 +6,7 @@ import type { PreparedScenario, ReportJson } from "@zml/simulator/virtual";
 import { formatProblems, problemAt, sortProblems } from "../config/config-problem.ts";
 import { readYaml } from "../config/yaml-text.ts";
 import { EXIT } from "./exit-codes.ts";
+import { whyUnreadable } from "./input-file.ts";
 import { UNKNOWN } from "./nodes-words.ts";
 import { type Column, tableLines } from "./table.ts";
 import { hasColour, type Terminal } from "./terminal.ts";
@@ -25,7 +26,7 @@ export async function simulate(terminal: Terminal, { file, json }: SimulateOptio
   try {
     text = await readFile(file, "utf8");
   } catch (error) {
-    return fail(`zml: ${file} can't be read: ${messageOf(error)}: name the scenario with -f FILE`);
+    return fail(`zml: ${file}: ${whyUnreadable(error)}: name the scenario with -f FILE`);
   }
   const virtual = await import("@zml/simulator/virtual");
   const yaml = readYaml(text);

@@ -1,7 +1,7 @@
 import { ENDPOINTS } from "@zml/engine/reasons";
 import { z } from "zod";
 import { policySchema } from "../config.ts";
-import { count, decimal, flag, modelName, oneOf } from "../config-fields.ts";
+import { count, decimal, flag, MAX_GPU_HOUR_USD, modelName, oneOf } from "../config-fields.ts";
 import { decisionSchema } from "./decisions.ts";
 import { accountQuery, documented, objectName } from "./fields.ts";
 
@@ -27,7 +27,7 @@ const requestSchema = z.strictObject({
 
 const overridesSchema = z.strictObject({
   prices: z
-    .record(objectName("a node or a family"), decimal("USD per GPU-hour", { min: 0, max: 1_000_000 }))
+    .record(objectName("a node or a family"), decimal("USD per GPU-hour", { min: 0, max: MAX_GPU_HOUR_USD }))
     .optional()
     .describe("USD per GPU-hour by node id, else by family."),
   down: z.array(objectName("a node")).max(65_536).optional().describe("Nodes that take nothing."),

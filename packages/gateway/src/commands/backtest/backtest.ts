@@ -1,17 +1,18 @@
 /** `zml backtest`: what a policy would have done with recorded traffic. */
 
 import { existsSync, statSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { BacktestJobJson, BacktestReportJson } from "@zml/protocol/admin";
 import { DECISIONS_FILE } from "../../store/store-files.ts";
 import { type AdminOptions, askAdmin, tellProblem } from "../ask-admin.ts";
 import { durationMs, momentMs } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
+import { readInput } from "../input-file.ts";
+import { type Draft, readDraft } from "../read-draft.ts";
 import { hasColour, type Terminal, widthOfScreen } from "../terminal.ts";
 import type { Watch } from "../watch-page.ts";
 import { backtestLines } from "./backtest-text.ts";
-import { type Draft, readDraft } from "./read-draft.ts";
 
 export interface BacktestCommand extends AdminOptions {
   /** The draft. */
@@ -47,13 +48,9 @@ export async function backtest(terminal: Terminal, options: BacktestCommand, wat
       return fail(`zml: ${name} ${text} is no time: 24h, 30m, 7d, or 2027-01-31T00:00:00Z`, EXIT.usage);
   }
   if (fromMs >= toMs) return fail("zml: the window is empty: --since has to be before --until", EXIT.usage);
-  let text: string;
-  try {
-    text = await readFile(options.policy, "utf8");
-  } catch (error) {
-    return fail(`zml: ${options.policy} can't be read: ${messageOf(error)}: name the draft with --policy FILE`);
-  }
-  const draft = readDraft(options.policy, text);
+  const read = await readInput(terminal, options.policy, "--policy");
+  if ("problem" in read) return fail(read.problem);
+  const draft = readDraft(read.name, read.bytes.toString("utf8"));
   if ("problems" in draft) return fail(draft.problems);
   const progress = progressOn(terminal);
   const window = { fromMs, toMs, nowMs };

@@ -1,14 +1,14 @@
-/** The draft of a back-test: one policy, or a file with `policies`. */
+/** The draft of a back-test or of `zml decide`: one policy, or a file with `policies`. */
 
 import { type ConfigPath, camelize, type PolicyConfig, parseConfigFile } from "@zml/protocol";
-import { formatProblems, problemAt, sortProblems } from "../../config/config-problem.ts";
-import { readYaml } from "../../config/yaml-text.ts";
+import { formatProblems, problemAt, sortProblems } from "../config/config-problem.ts";
+import { readYaml } from "../config/yaml-text.ts";
 
 export interface Draft {
-  /** As the admin API takes them. */
+  /** As they stand there, which is as the admin API takes them. */
   readonly policies: readonly Record<string, unknown>[];
   readonly configs: readonly PolicyConfig[];
-  /** The place of a path that a back-test names: `draft.yaml:4:5 policies[0].name`. */
+  /** The place of a path that a gateway names: `draft.yaml:4:5 policies[0].name`. */
   locate(path: string, message: string): string;
 }
 
@@ -40,7 +40,7 @@ export function readDraft(file: string, text: string): Draft | { readonly proble
     return { problems: formatProblems([problemAt(file, yaml.place([], "value"), issue)]) };
   }
   return {
-    policies: parsed.file.policies as unknown as Record<string, unknown>[],
+    policies: policies as Record<string, unknown>[],
     configs: parsed.file.policies.map((policy) => camelize(policy)),
     locate: (path, message) => {
       const parts = path

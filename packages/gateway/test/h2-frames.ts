@@ -86,6 +86,16 @@ export function postFields(more: readonly (readonly [string, string])[] = []): (
   ];
 }
 
+/** The frames of a POST of a chat request; `body` null: its stream stays open. */
+export function postFrames(
+  stream: number,
+  body: string | null,
+  more: readonly (readonly [string, string])[] = [],
+): Buffer[] {
+  const head = frame(FRAME.headers, FLAG.endHeaders, stream, block(postFields(more)));
+  return body === null ? [head] : [head, frame(FRAME.data, FLAG.endStream, stream, Buffer.from(body))];
+}
+
 export class FrameClient {
   readonly socket: Socket;
   readonly frames: Frame[] = [];
@@ -147,8 +157,7 @@ export class FrameClient {
 
   /** Sends a POST; `body` null: its stream stays open. */
   post(stream: number, body: string | null, more: readonly (readonly [string, string])[] = []): void {
-    this.send(frame(FRAME.headers, FLAG.endHeaders, stream, block(postFields(more))));
-    if (body !== null) this.send(frame(FRAME.data, FLAG.endStream, stream, Buffer.from(body)));
+    this.send(...postFrames(stream, body, more));
   }
 
   /** The first frame that the claim holds for, once it came. */
@@ -178,6 +187,12 @@ export class FrameClient {
       (sum, one) => (one.type === FRAME.data && one.stream === stream ? sum + one.payload.length : sum),
       0,
     );
+  }
+
+  /** The body of a stream so far. */
+  body(stream: number): Buffer {
+    const isBody = (one: Frame): boolean => one.type === FRAME.data && one.stream === stream;
+    return Buffer.concat(this.frames.filter(isBody).map(({ payload }) => payload));
   }
 
   /** Resolves when a stream was answered to its end. */

@@ -2,12 +2,16 @@
 
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { CallerLink, CallerRequest, CallerResponse } from "../caller.ts";
+import { AnswerPieces } from "./answer-pieces.ts";
 import { CONNECTION_FIELDS } from "./connection-fields.ts";
 import { http2 } from "./on-use.ts";
 
 /** HTTP/1.1 lets a node's status be anything of three digits; `node:http2` throws at what has no class. */
 const STATUS_MAX = 599;
 const BAD_GATEWAY = 502;
+
+/** How often it is looked within the time for which a caller may take nothing: one who stops is found out that much later. */
+const SLOW_LOOKS = 4;
 
 /** The request: the stream itself, with what its head said. */
 export function callerRequestOf(
@@ -23,6 +27,7 @@ export function callerRequestOf(
 export class StreamResponse implements CallerResponse, CallerLink {
   readonly #stream: ServerHttp2Stream;
   readonly #isHead: boolean;
+  readonly #pieces: AnswerPieces;
   #fields: Record<string, string | number> | null = null;
   #slowTimer: NodeJS.Timeout | null = null;
   /** By us: a caller's reset ends the stream's writable side too. */
@@ -32,7 +37,11 @@ export class StreamResponse implements CallerResponse, CallerLink {
   constructor(stream: ServerHttp2Stream, isHead: boolean) {
     this.#stream = stream;
     this.#isHead = isHead;
-    stream.once("close", () => this.setTimeout(0));
+    this.#pieces = new AnswerPieces(stream);
+    stream.once("close", () => {
+      this.setTimeout(0);
+      this.#pieces.drop();
+    });
   }
 
   get headersSent(): boolean {
@@ -52,7 +61,7 @@ export class StreamResponse implements CallerResponse, CallerLink {
   }
 
   get writableLength(): number {
-    return this.#stream.writableLength;
+    return this.#pieces.waitingBytes;
   }
 
   get socket(): CallerLink {
@@ -67,11 +76,16 @@ export class StreamResponse implements CallerResponse, CallerLink {
     if (this.#slowTimer !== null) clearTimeout(this.#slowTimer);
     this.#slowTimer = null;
     if (ms === 0 || this.destroyed) return;
-    const pending = this.#stream.writableLength;
-    this.#slowTimer = setTimeout(() => {
-      if (this.#stream.writableLength < pending) this.setTimeout(ms);
-      else this.destroy();
-    }, ms);
+    let looks = 0;
+    let { takenBytes } = this.#pieces;
+    const look = (): void => {
+      const isTaking = this.#pieces.takenBytes > takenBytes;
+      takenBytes = this.#pieces.takenBytes;
+      looks = isTaking ? 0 : looks + 1;
+      if (looks === SLOW_LOOKS) this.destroy();
+      else this.#slowTimer = setTimeout(look, ms / SLOW_LOOKS);
+    };
+    this.#slowTimer = setTimeout(look, ms / SLOW_LOOKS);
   }
 
   setHeader(name: string, value: string | number): void {
@@ -103,7 +117,7 @@ export class StreamResponse implements CallerResponse, CallerLink {
   write(chunk: Buffer | string): boolean {
     // the answer to HEAD has no body, and a caller who left takes none
     if (this.#isHead || this.destroyed || this.#stream.writableEnded) return true;
-    return this.#stream.write(chunk);
+    return this.#pieces.write(typeof chunk === "string" ? Buffer.from(chunk) : chunk);
   }
 
   writePiece(bytes: string | Buffer): boolean {
@@ -111,7 +125,7 @@ export class StreamResponse implements CallerResponse, CallerLink {
   }
 
   onceWritable(listener: () => void): void {
-    this.#stream.once("drain", listener);
+    this.#pieces.onceWritable(listener);
   }
 
   end(chunk?: Buffer | string, encoding?: "latin1"): void {
@@ -119,8 +133,8 @@ export class StreamResponse implements CallerResponse, CallerLink {
     if (this.destroyed) return;
     this.#isEnded = true;
     if (!this.#isHead && !stream.writableEnded) {
-      if (chunk === undefined) stream.end();
-      else stream.end(chunk, encoding ?? "utf8");
+      if (chunk === undefined) this.#pieces.end(null);
+      else this.#pieces.end(typeof chunk === "string" ? Buffer.from(chunk, encoding ?? "utf8") : chunk);
     }
     // nobody reads the rest of the request: the caller may stop sending it (RFC 9113, 8.1)
     if (!stream.readableEnded) {

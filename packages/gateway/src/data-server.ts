@@ -153,12 +153,12 @@ export class DataServer {
     if (isTakenOver) {
       // only the listening socket: the server's own close would end idle connections under the callers' hands
       NetServer.prototype.close.call(this.#server);
-      this.#sessions.drain({ isPolite: true });
+      void this.#sessions.drain({ isPolite: true });
       await this.#untilLeft(endMs);
     } else {
       this.#plane.parked.stop();
       this.#server.close();
-      this.#sessions.drain({ isPolite: false });
+      await Promise.race([this.#sessions.drain({ isPolite: false }), delay(graceMs, undefined, { ref: false })]);
     }
     this.#server.closeIdleConnections();
     if (this.#running.size > 0) await this.#idleWithin(Math.max(0, endMs - performance.now()));

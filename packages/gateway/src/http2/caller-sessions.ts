@@ -28,6 +28,9 @@ export interface StreamCall {
 /** A caller gets this long to hear of a GOAWAY: to answer the PING behind it, or to send what it had begun, ms. */
 const GOAWAY_ROUND_TRIP_MS = 1000;
 
+/** In a takeover a connection of TLS that has no request gets this long to ask once more, ms. */
+const LAST_CALL_MS = 3000;
+
 /** Where there is time, a caller who is too busy to read gets this long to hear of a GOAWAY, ms. */
 const GOAWAY_HEARD_MS = 5000;
 
@@ -90,13 +93,15 @@ export class CallerSessions {
   }
 
   /**
-   * No new requests; those that run may end. `isPolite`: also a connection without a request hears of it a round trip
-   * before, so that what its caller has just sent is served.
+   * No new requests; those that run may end.
+   *
+   * @param isPolite there is time: also who is slow to read hears of it before it is refused.
+   * @returns settles when every caller has been told how far we came.
    */
-  drain({ isPolite }: { isPolite: boolean }): void {
+  async drain({ isPolite }: { isPolite: boolean }): Promise<void> {
     this.#isDraining = true;
     this.#isPolite = isPolite;
-    for (const session of this.#sessions) session.drain(isPolite);
+    await Promise.all(Array.from(this.#sessions, (session) => session.drain(isPolite)));
   }
 
   /** Ends all connections now, with what they still had to say. */
@@ -137,7 +142,7 @@ export class CallerSessions {
       entry.end();
       this.#sessions.delete(entry);
     });
-    if (this.#isDraining) entry.drain(this.#isPolite);
+    if (this.#isDraining) void entry.drain(this.#isPolite);
   }
 }
 
@@ -153,6 +158,9 @@ class CallerSession {
   #closing: NodeJS.Timeout | null = null;
   #isClosing = false;
   #isEnded = false;
+  /** Its next request is its last one. */
+  #isLastCall = false;
+  #onTold: (() => void) | null = null;
   #controlFrames = 0;
   #controlFromMs = performance.now();
 
@@ -177,23 +185,35 @@ class CallerSession {
   }
 
   /**
-   * GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came (RFC 9113, 6.8).
+   * In clear text: a GOAWAY that refuses nothing yet, and one round trip later the one that says how far we came
+   * (RFC 9113, 6.8). Behind a GOAWAY of its own, even one with the highest id, `nghttp2` takes no stream any more and says
+   * nothing, so that the first one is a frame that it does not know of: a clear-text socket takes it between its writes,
+   * each of whole frames.
    *
-   * Behind a GOAWAY of its own, even one with the highest id, `nghttp2` takes no stream any more and says nothing, so that
-   * who is to be served meanwhile gets a frame that it does not know of. Between its writes, each of whole frames, a
-   * clear-text socket takes it; TLS has one write at a time, so that a stream that crosses
-   * the GOAWAY is refused there as never looked at.
+   * TLS has one write at a time, so that there is but the last GOAWAY, and what crosses it is refused as never looked at.
+   * It leaves while a request runs: a caller who waits for its answer sends nothing that would cross it.
+   *
+   * @returns settles when the last GOAWAY is on its way, or the connection is gone.
    */
-  drain(isPolite: boolean): void {
-    const session = this.#session;
-    if (this.#isClosing || session.destroyed) return;
-    if (this.#streams === 0 && !isPolite) return this.#close();
-    const isServed = isPolite && !(this.#socket instanceof TLSSocket);
-    if (isServed) this.#socket.write(GOAWAY_NOTICE);
-    else session.goaway(http2().constants.NGHTTP2_NO_ERROR, MAX_STREAM_ID);
-    this.#closeIn(isServed ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
-    // a client may answer the PING before it sends what it has already begun, which is served as well
-    session.ping(() => (isServed ? this.#closeIn(GOAWAY_ROUND_TRIP_MS) : this.#close()));
+  drain(isPolite: boolean): Promise<void> {
+    if (this.#isClosing || this.#session.destroyed) return Promise.resolve();
+    const told = new Promise<void>((resolve) => {
+      this.#onTold = resolve;
+    });
+    if (!(this.#socket instanceof TLSSocket)) this.#giveNotice(isPolite);
+    else if (this.#streams > 0 || !isPolite) this.#close();
+    else {
+      this.#isLastCall = true;
+      this.#closeIn(LAST_CALL_MS);
+    }
+    return told;
+  }
+
+  #giveNotice(isPolite: boolean): void {
+    this.#socket.write(GOAWAY_NOTICE);
+    this.#closeIn(isPolite ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
+    // a client may answer the PING before it sends what it has already begun, which is served where there is time
+    this.#session.ping(() => this.#closeIn(isPolite ? GOAWAY_ROUND_TRIP_MS : 0));
   }
 
   /** Not before what has come by then was read: a thread that was held up looks at its clock first. */
@@ -220,6 +240,7 @@ class CallerSession {
   end(): void {
     this.#isEnded = true;
     this.#isClosing = true;
+    this.#onTold?.();
     this.#stopIdle();
     if (this.#closing !== null) clearTimeout(this.#closing);
   }
@@ -227,6 +248,8 @@ class CallerSession {
   #take(stream: Parameters<typeof callerRequestOf>[0], headers: IncomingHttpHeaders, rawHeaders: string[]): void {
     this.#stopIdle();
     this.#streams += 1;
+    // what came in the same read is served as well
+    if (this.#isLastCall) setImmediate(() => this.#close());
     // a stream's fault is its close, which says it all
     stream.on("error", NOTHING);
     stream.once("close", () => {
@@ -268,6 +291,7 @@ class CallerSession {
     this.#isClosing = true;
     this.#stopIdle();
     session.close();
+    this.#onTold?.();
     if (this.#streams === 0) this.#endWithin(CLOSE_MS);
   }
 
@@ -288,8 +312,6 @@ class CallerSession {
 
 /** Seconds' worth of control frames that may come at once. */
 const CONTROL_BURST_SECONDS = 10;
-
-const MAX_STREAM_ID = 2 ** 31 - 1;
 
 const NOTHING = (): void => {};
 

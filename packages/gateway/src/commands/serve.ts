@@ -13,6 +13,7 @@ import { handoverPath } from "../takeover/handover-messages.ts";
 import { Predecessor, type SocketChannel } from "../takeover/predecessor.ts";
 import { isConfigFileAsRead, readConfigFile, readConfigFileAgain } from "./config-file.ts";
 import { EXIT } from "./exit-codes.ts";
+import { collectStartGarbageLater } from "./start-garbage.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** What the outside world asks of a running gateway. */
@@ -75,6 +76,7 @@ export async function serve(
     return EXIT.failed;
   }
   terminal.out(`zml ready data=${formatListen(gateway.dataAddress)} admin=${formatListen(gateway.adminAddress)}\n`);
+  collectStartGarbageLater();
   signals.onReload(() => {
     gateway.reload().catch((error: unknown) => log.error({ error: String(error) }, "the reload failed"));
   });

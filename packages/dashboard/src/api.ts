@@ -11,14 +11,17 @@ export class ApiError extends Error {
   readonly kind: ErrorKind;
   /** HTTP status; 0: there was none. */
   readonly status: number;
+  /** The API's own word for what is wrong; "": it has none. */
+  readonly code: string;
   /** What is wrong with which field. */
   readonly details: readonly string[];
 
-  constructor(kind: ErrorKind, status: number, message: string, details: readonly string[] = []) {
+  constructor(kind: ErrorKind, status: number, message: string, details: readonly string[] = [], code = "") {
     super(message);
     this.kind = kind;
     this.status = status;
     this.details = details;
+    this.code = code;
   }
 }
 
@@ -69,6 +72,7 @@ export async function ask<T>(
   const problem = parsed<{
     detail?: string;
     title?: string;
+    code?: string;
     errors?: { path?: string; message?: string; hint?: string }[];
   }>(text);
   throw new ApiError(
@@ -78,6 +82,7 @@ export async function ask<T>(
     (Array.isArray(problem.errors) ? problem.errors : []).map(({ path = "", message = "", hint = "" }) =>
       [path, message, hint].filter((part) => part !== "").join(": "),
     ),
+    problem.code,
   );
 }
 

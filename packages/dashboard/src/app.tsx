@@ -2,7 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { hasKey, setKey } from "./api.ts";
-import { type Following, useLive } from "./live.ts";
+import { type Following, isTenant, useLive } from "./live.ts";
+import { AccountPage, OperatorsPage } from "./pages/account.tsx";
 import { AdmissionPage } from "./pages/admission.tsx";
 import { AvailabilityPage } from "./pages/availability.tsx";
 import { BackTestPage } from "./pages/back-test.tsx";
@@ -26,7 +27,22 @@ interface PageName {
   readonly step?: number;
 }
 
-const GROUPS: readonly { readonly title: string; readonly pages: readonly PageName[] }[] = [
+interface PageGroup {
+  readonly title: string;
+  readonly pages: readonly PageName[];
+}
+
+const WHY: PageGroup = {
+  title: "Why",
+  pages: [
+    { page: "decisions", title: "Decisions" },
+    { page: "what-if", title: "What if" },
+    { page: "back-test", title: "Back-test" },
+  ],
+};
+const CONFIGURATION: PageGroup = { title: "Configuration", pages: [{ page: "policies", title: "Policies" }] };
+
+const GROUPS: readonly PageGroup[] = [
   { title: "Fleet", pages: [{ page: "overview", title: "Overview" }] },
   {
     title: "Steps of a request",
@@ -38,28 +54,31 @@ const GROUPS: readonly { readonly title: string; readonly pages: readonly PageNa
       { page: "failover", title: "Failover", step: 5 },
     ],
   },
-  {
-    title: "Why",
-    pages: [
-      { page: "decisions", title: "Decisions" },
-      { page: "what-if", title: "What if" },
-      { page: "back-test", title: "Back-test" },
-    ],
-  },
-  { title: "Configuration", pages: [{ page: "policies", title: "Policies" }] },
+  WHY,
+  CONFIGURATION,
+];
+
+/** Of a key whose account is not the operators'. */
+const TENANT_GROUPS: readonly PageGroup[] = [
+  { title: "Account", pages: [{ page: "account", title: "Your account" }] },
+  WHY,
+  CONFIGURATION,
 ];
 
 export function App() {
   const route = useRoute();
   const [login, setLogin] = useState(0);
   const following = useLive(login);
-  const { error, now } = following;
-  const title = GROUPS.flatMap(({ pages }) => pages).find(({ page }) => page === route.page)?.title;
+  const { error, now, who } = following;
+  const groups = isTenant(who) ? TENANT_GROUPS : GROUPS;
+  // everybody's first page
+  const shown = isTenant(who) && route.page === "overview" ? "account" : route.page;
+  const title = titleIn(groups, shown);
   useEffect(() => {
     document.title = title === undefined ? "ZML" : `${title} · ZML`;
   }, [title]);
   if (error?.kind === "refused" && (error.status === 401 || error.status === 403)) {
-    const wasIn = now !== null;
+    const wasIn = now !== null || who !== null;
     return (
       <LoginPage
         refusal={hasKey() ? (wasIn ? `Logged out: ${error.message}` : error.message) : null}
@@ -77,14 +96,18 @@ export function App() {
       </button>
       <header class="side">
         <span class="name">ZML</span>
-        <Navigation page={route.page} />
+        <Navigation groups={groups} page={shown} />
         <Tools following={following} />
       </header>
       <div>
         <Banners following={following} />
         <main id="main" tabIndex={-1} key={login}>
-          <SafePage of={`${route.page}/${route.rest}`}>
-            <Page route={route} following={following} />
+          <SafePage of={`${shown}/${route.rest}`}>
+            {isTenant(who) && title === undefined && titleIn(GROUPS, shown) !== undefined ? (
+              <OperatorsPage title={titleIn(GROUPS, shown) ?? ""} who={who} />
+            ) : (
+              <Page route={{ ...route, page: shown }} following={following} />
+            )}
           </SafePage>
         </main>
       </div>
@@ -92,13 +115,17 @@ export function App() {
   );
 }
 
-function Navigation({ page: shown }: { page: string }) {
+function titleIn(groups: readonly PageGroup[], shown: string): string | undefined {
+  return groups.flatMap(({ pages }) => pages).find(({ page }) => page === shown)?.title;
+}
+
+function Navigation({ groups, page: shown }: { groups: readonly PageGroup[]; page: string }) {
   const current = useRef<HTMLAnchorElement>(null);
   // on a phone the list is wider than the screen
   useEffect(() => current.current?.scrollIntoView({ block: "nearest", inline: "center" }), [shown]);
   return (
     <nav aria-label="Pages">
-      {GROUPS.map(({ title, pages }) => (
+      {groups.map(({ title, pages }) => (
         <div key={title}>
           <p class="group">{title}</p>
           <ul aria-label={title}>
@@ -133,7 +160,7 @@ function Tools({ following }: { following: Following }) {
       {now !== null && <span class="detail">configuration {now.version}</span>}
       {who !== null && hasKey() && (
         <span class="detail">
-          {who.name}
+          {who.is_operator ? who.name : `${who.name} of ${who.account}`}
           {who.may_write ? "" : ", reads only"}
         </span>
       )}
@@ -156,6 +183,8 @@ function Tools({ following }: { following: Following }) {
 
 function Page({ route, following }: { route: Route; following: Following }) {
   switch (route.page) {
+    case "account":
+      return isTenant(following.who) ? <AccountPage who={following.who} /> : <OverviewPage following={following} />;
     case "overview":
       return <OverviewPage following={following} />;
     case "admission":

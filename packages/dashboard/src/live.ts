@@ -10,6 +10,8 @@ import { type SeenWork, whileSeen } from "./while-seen.ts";
 /** First wait after an error; it doubles up to the longest. */
 const RETRY_MS = 1_000;
 const RETRY_MAX_MS = 15_000;
+/** Between two questions whose key it is, where the fleet is not shown to it, ms. */
+const TENANT_EVERY_MS = 15_000;
 /** Answers that rates are taken over: over one second they jump. */
 const KEPT = 6;
 
@@ -39,10 +41,18 @@ export function useLive(login: number): Following {
     let last = NOTHING;
     let recent: Live[] = [];
     let failures = 0;
+    const lookAsTenant = async (signal: AbortSignal): Promise<number> => {
+      last = { ...NOTHING, who: await askWho(signal) };
+      failures = 0;
+      setFollowing(last);
+      return TENANT_EVERY_MS;
+    };
     const look = async (signal: AbortSignal): Promise<number | null> => {
       try {
+        if (isTenant(last.who)) return await lookAsTenant(signal);
         const since = last.now === null || last.error?.kind === "foreign" ? null : last.now.mark;
-        const answer = await ask<LiveJson>(`/live${since === null ? "" : `?since=${since}`}`, { signal });
+        const answer = await askLive(since, signal);
+        if (answer === null) return await lookAsTenant(signal);
         const now = merged(since === null ? null : last.now, answer);
         const isSameProcess = last.now !== null && startOf(now) === startOf(last.now);
         const who = isSameProcess && last.who !== null ? last.who : await askWho(signal);
@@ -83,6 +93,21 @@ const NOTHING: Omit<Following, "retry" | "names"> = {
 /** A gateway that was started again counts from 0 and has marks of its own. */
 function startOf({ mark }: Live): string {
   return mark.slice(0, mark.indexOf("-"));
+}
+
+/** True: a key of an account that is not the operators'. */
+export function isTenant(who: Whoami | null): who is Whoami {
+  return who !== null && !who.is_operator;
+}
+
+/** Null: the fleet is not shown to this key. */
+async function askLive(since: string | null, signal: AbortSignal): Promise<LiveJson | null> {
+  try {
+    return await ask<LiveJson>(`/live${since === null ? "" : `?since=${since}`}`, { signal });
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "operator_only") return null;
+    throw error;
+  }
 }
 
 async function askWho(signal: AbortSignal): Promise<Whoami | null> {

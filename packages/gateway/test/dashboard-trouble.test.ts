@@ -42,6 +42,72 @@ test("without the key nothing is shown but the way in; a key opens it, and shuts
   await page.getByRole("button", { name: "Save" }).waitFor();
 });
 
+test("a key of another account sees what is that account's, and is told what is not for it", async (t) => {
+  if (!browser.isHere(t)) return;
+  const node = await fakeNode(t);
+  const { gateway } = await startOn(
+    t,
+    `${PORTS}workers: 1
+keys:
+  - { name: ops, value_env: OPS, scopes: [admin] }
+  - { name: acme-eye, account: acme, value_env: EYE, scopes: [infer, read] }
+  - { name: acme-hand, account: acme, value_env: HAND, scopes: [admin] }
+accounts: [{ name: acme }]
+nodes:
+  - { id: shared-1, account: acme, url: "${node.url}", family: H100, models: [m], cost: { usd_per_gpu_hour: 4 } }
+policies:
+  - { name: swift, account: acme, accelerator_preference: [{ family: H100, priority: 1 }] }
+  - { name: of-operators }
+models: [{ name: m, account: acme, policy: swift }, { name: other }]
+`,
+    { env: { OPS: "ops-secret", EYE: "eye-secret", HAND: "hand-secret" } },
+  );
+  const answer = await chat(gateway, {}, { headers: { authorization: "Bearer eye-secret" } });
+  const id = decisionOf(answer);
+  await answer.text();
+  const page = await browser.visit(t, gateway);
+  const logIn = async (key: string): Promise<void> => {
+    await page.getByLabel("Key with the scope read or admin").fill(key);
+    await page.getByRole("button", { name: "Log in" }).click();
+  };
+  await logIn("eye-secret");
+  await page.getByText("The key acme-eye is of the account acme and shows what belongs to it").waitFor();
+  await page.getByRole("rowheader", { name: "acme-hand" }).waitFor();
+  await page.getByRole("row", { name: "m swift" }).waitFor();
+  await page.getByRole("row", { name: /^H100 \$/ }).waitFor();
+  assert.doesNotMatch(await page.content(), /ops|of-operators|other<|127\.0\.0\.1/, "what belongs to others");
+  const links = page.getByRole("navigation").getByRole("link");
+  const names = ["Your account", "Decisions", "What if", "Back-test", "Policies"];
+  assert.deepEqual(await links.allTextContents(), names);
+  for (const name of names) {
+    await go(page, name);
+    assert.deepEqual(await faults(page), [], name);
+    assert.equal(await page.getByRole("alert").count(), 0, `${name} shows no refusal`);
+  }
+  await page.getByRole("link", { name: /^swift/ }).click();
+  await page.getByText("It stands in zml.yaml").waitFor();
+  await go(page, "What if");
+  assert.equal(await page.getByRole("textbox", { name: "Account" }).inputValue(), "acme");
+  await page.getByLabel("H100, USD per GPU-hour").fill("9");
+  await page.getByRole("button", { name: "Decide" }).click();
+  await page.getByText("shared-1 (H100)").first().waitFor();
+  await page.goto(`${gateway.adminUrl}/#/decisions/${id}`);
+  await page.getByText("Families in the order of the chain").waitFor();
+  await page.goto(`${gateway.adminUrl}/#/availability`);
+  await page.getByRole("heading", { level: 1, name: "Availability is for operators" }).waitFor();
+  assert.equal(await page.getByRole("alert").count(), 0);
+  await page.getByRole("link", { name: "Go to your account" }).click();
+  await page.getByRole("heading", { level: 1, name: "Your account" }).waitFor();
+  await page.getByRole("button", { name: "Log out" }).click();
+  await logIn("hand-secret");
+  await go(page, "Policies");
+  await page.getByLabel("Name", { exact: true }).fill("own");
+  assert.equal(await page.getByRole("button", { name: "Check" }).count(), 0, "a configuration is not its to try");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("status").getByText("saved").waitFor();
+  assert.notEqual(gateway.objects.get("policy", "acme", "own"), null);
+});
+
 test("a gateway that stops is told, what was shown stays, and one that comes back is followed", async (t) => {
   if (!browser.isHere(t)) return;
   const node = await fakeNode(t);

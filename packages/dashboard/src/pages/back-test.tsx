@@ -7,6 +7,7 @@ import { Card } from "../parts/card.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { PageHead } from "../parts/page-head.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
+import { useFamilies } from "../parts/use-families.ts";
 import type { ManagedObject } from "../types.ts";
 import { dateAndTime, percent } from "../words.ts";
 
@@ -120,7 +121,7 @@ function Start({ following, onStarted }: { following: Following; onStarted: () =
   const [error, setError] = useState<ApiError | null>(null);
   const items = policies?.items ?? [];
   const first = items[0];
-  const families = [...new Set(following.names.family)].sort().join(", ");
+  const families = useFamilies(following).join(", ");
   const shown = text ?? (first === undefined ? "" : textOf(first));
   const start = async (): Promise<void> => {
     setError(null);

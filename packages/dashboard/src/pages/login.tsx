@@ -33,7 +33,8 @@ export function LoginPage({ refusal, onKey }: { refusal: string | null; onKey: (
           </button>
           <small>
             It stays in this tab until the tab is closed. <code>zml keys create NAME --scope read</code> makes one that
-            sees everything and changes nothing.
+            sees everything and changes nothing. A key of another account than default sees what belongs to that
+            account.
           </small>
         </form>
       </div>

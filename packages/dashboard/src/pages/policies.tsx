@@ -1,20 +1,22 @@
 import { useState } from "preact/hooks";
-import type { Following } from "../live.ts";
+import { type Following, isTenant } from "../live.ts";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { ObjectPicker } from "../parts/object-picker.tsx";
 import { PageHead } from "../parts/page-head.tsx";
 import { NEW_POLICY, PolicyEditor } from "../parts/policy-editor.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
+import { useFamilies } from "../parts/use-families.ts";
 import type { ManagedObject } from "../types.ts";
 
 /** @param props.name `account/policy` that is edited; "": a new one. */
 export function PoliciesPage({ name, following }: { name: string; following: Following }) {
   const [turn, setTurn] = useState(0);
   const cut = name.indexOf("/");
-  const [account, policy] = cut < 0 ? ["default", name] : [name.slice(0, cut), name.slice(cut + 1)];
+  const own = following.who?.account ?? "default";
+  const [account, policy] = cut < 0 ? [own, name] : [name.slice(0, cut), name.slice(cut + 1)];
   const path = `/policies/${encodeURIComponent(policy)}?account=${encodeURIComponent(account)}`;
   const chosen = useAnswer<ManagedObject>(policy === "" ? null : path);
-  const families = [...new Set(following.names.family)].sort();
+  const families = useFamilies(following);
   const mayWrite = following.who?.may_write ?? true;
   return (
     <section>
@@ -41,7 +43,8 @@ export function PoliciesPage({ name, following }: { name: string; following: Fol
             <PolicyEditor
               key="new"
               title="A new policy"
-              account="default"
+              account={own}
+              isTenant={isTenant(following.who)}
               spec={NEW_POLICY}
               lock={mayWrite ? null : READ_ONLY}
               families={families}
@@ -53,6 +56,7 @@ export function PoliciesPage({ name, following }: { name: string; following: Fol
               key={`${name} ${chosen.value.revision}`}
               title={policy}
               account={account}
+              isTenant={isTenant(following.who)}
               spec={chosen.value.spec}
               lock={chosen.value.owner === "api" ? (mayWrite ? null : READ_ONLY) : FILES}
               families={families}

@@ -1,10 +1,11 @@
 import { useState } from "preact/hooks";
 import { ApiError, ask } from "../api.ts";
-import type { Following } from "../live.ts";
+import { type Following, isTenant } from "../live.ts";
 import { DecisionStory } from "../parts/decision-story.tsx";
 import { ErrorBox } from "../parts/error-box.tsx";
 import { PageHead } from "../parts/page-head.tsx";
 import { useAnswer } from "../parts/use-answer.ts";
+import { useFamilies } from "../parts/use-families.ts";
 import type { Decision, ManagedObject } from "../types.ts";
 
 interface Answer {
@@ -23,7 +24,7 @@ export function WhatIfPage({ following }: { following: Following }) {
   const [model, setModel] = useState<string | null>(null);
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const families = [...new Set(following.names.family)].sort();
+  const families = useFamilies(following);
   const models = new Set([
     ...(registered?.items ?? []).map(({ name }) => name),
     ...(recent?.items ?? []).map(({ request }) => request.model ?? ""),
@@ -71,7 +72,13 @@ export function WhatIfPage({ following }: { following: Following }) {
                 </datalist>
               </label>
               <label class="field">
-                Account <input name="account" defaultValue="default" required />
+                Account{" "}
+                <input
+                  name="account"
+                  defaultValue={following.who?.account ?? "default"}
+                  readOnly={isTenant(following.who)}
+                  required
+                />
               </label>
               <label class="field">
                 Policy <input name="policy" placeholder="as the model's" />

@@ -7,9 +7,10 @@ import type { Following } from "../live.ts";
 declare const ZML_VERSION: string;
 
 export function Contact({ following }: { following: Following }) {
-  const { now, error } = following;
+  const { now, error, who } = following;
   if (error !== null) return <span class="contact lost">No contact</span>;
-  return <span class={`contact ${now === null ? "" : "live"}`}>{now === null ? "Connecting…" : "Live"}</span>;
+  const isThere = now !== null || who !== null;
+  return <span class={`contact ${isThere ? "live" : ""}`}>{isThere ? "Live" : "Connecting…"}</span>;
 }
 
 /** What is wrong, with what to do about it. */
@@ -21,12 +22,12 @@ export function Banners({ following }: { following: Following }) {
       {error !== null && (
         <div class="banner" role="alert">
           <span>
-            {error.message}. {now === null ? "" : "What is shown is from before."}
+            {error.message}. {now === null && who === null ? "" : "What is shown is from before."}
           </span>
           {error.kind === "foreign" ? <Reload /> : <Retry following={following} />}
         </div>
       )}
-      {error === null && now !== null && version !== ZML_VERSION && version !== "unknown" && (
+      {error === null && (now !== null || who !== null) && version !== ZML_VERSION && version !== "unknown" && (
         <div class="banner note" role="status">
           <span>
             {version === null

@@ -21,7 +21,8 @@ const WINDOWS = [
 
 const GROUPS = ["account", "model", "family", "policy"] as const;
 
-export function MoneyTable() {
+/** @param props.isTenant there is one account only. */
+export function MoneyTable({ isTenant = false }: { isTenant?: boolean }) {
   const [window, setWindow] = useState<string>("hour");
   const [by, setBy] = useState<string>("family");
   const { value, error } = useAnswer<MoneyJson>(`/money?window=${window}&by=${by}&limit=${ROWS}`, EVERY_MS);
@@ -31,7 +32,7 @@ export function MoneyTable() {
         <label>
           By
           <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-            {GROUPS.map((group) => (
+            {GROUPS.filter((group) => !isTenant || group !== "account").map((group) => (
               <option key={group} value={group}>
                 {group}
               </option>

@@ -25,16 +25,20 @@ const COST_PRIORITIES: readonly (readonly [string, string])[] = [
   ["latency", "latency: whatever it costs"],
 ];
 
-/** @param props.lock why it can't be changed; null: it can. */
+/**
+ * @param props.lock why it can't be changed; null: it can.
+ * @param props.isTenant whole configurations are not for this key to apply or try: it puts the policy itself.
+ */
 export function PolicyEditor(props: {
   title: string;
   account: string;
+  isTenant: boolean;
   spec: Spec;
   lock: string | null;
   families: readonly string[];
   onSaved: () => void;
 }) {
-  const { title, account, lock, families, onSaved } = props;
+  const { title, account, isTenant, lock, families, onSaved } = props;
   const isNew = props.spec === NEW_POLICY;
   const [spec, setSpec] = useState<Spec>(props.spec);
   const [text, setText] = useState<string | null>(null);
@@ -48,8 +52,8 @@ export function PolicyEditor(props: {
     setApplied(null);
     try {
       // an object's spec has no name in it
-      const body = { policies: [{ account, ...(isNew ? {} : { name: title }), ...current() }] };
-      const answer = await ask<Applied>(`/apply?dry_run=${isDryRun}`, { method: "POST", body });
+      const policy: Spec = { account, ...(isNew ? {} : { name: title }), ...current() };
+      const answer = isTenant ? await put(policy) : await applyOne(policy, isDryRun);
       setApplied({ isDryRun, answer });
       if (!isDryRun) onSaved();
     } catch (failure) {
@@ -148,15 +152,28 @@ export function PolicyEditor(props: {
           <button type="submit" class="main">
             Save
           </button>
-          <button type="button" onClick={() => void apply(true)}>
-            Check
-          </button>
+          {!isTenant && (
+            <button type="button" onClick={() => void apply(true)}>
+              Check
+            </button>
+          )}
         </p>
       )}
       <ErrorBox error={error} />
       {applied !== null && <AppliedChanges applied={applied.answer} isDryRun={applied.isDryRun} />}
     </form>
   );
+}
+
+function applyOne(policy: Spec, isDryRun: boolean): Promise<Applied> {
+  return ask<Applied>(`/apply?dry_run=${isDryRun}`, { method: "POST", body: { policies: [policy] } });
+}
+
+async function put(policy: Spec): Promise<Applied> {
+  const { name: given, account: _account, ...spec } = policy;
+  const name = textOf(given);
+  await ask(`/policies/${encodeURIComponent(name)}`, { method: "PUT", body: { spec } });
+  return { changes: [{ kind: "policy", name, action: "saved" }] };
 }
 
 function NumberField(props: {

@@ -107,7 +107,7 @@ function stepsUs(): number {
       if (caller.kind !== "known") throw new Error("the key is known");
       const taken = takeAllowance(table, 0, caller.rights.rows, { tokens: 200, nowMs });
       if (isRefusedAllowance(taken)) throw new Error("the limits are far off");
-      fields += limitLines(taken, nowMs).length;
+      fields += limitLines(taken, "openai", nowMs).length;
       holdCost(table, 0, taken, 0.001);
       holdCost(table, 0, taken, 0);
       chargeCost(table, 0, taken, 0.001);

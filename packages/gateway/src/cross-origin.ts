@@ -18,6 +18,12 @@ const EXPOSED = [
   "x-ratelimit-limit-tokens",
   "x-ratelimit-remaining-tokens",
   "x-ratelimit-reset-tokens",
+  "anthropic-ratelimit-requests-limit",
+  "anthropic-ratelimit-requests-remaining",
+  "anthropic-ratelimit-requests-reset",
+  "anthropic-ratelimit-tokens-limit",
+  "anthropic-ratelimit-tokens-remaining",
+  "anthropic-ratelimit-tokens-reset",
 ].join(", ");
 
 /** The longest that any browser keeps what a preflight said, s. */

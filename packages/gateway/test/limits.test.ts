@@ -112,6 +112,38 @@ describe("what a caller is told", () => {
     await isAllGivenBack();
   });
 
+  test("on /v1/messages the headers are Anthropic's, and no other route has those", async () => {
+    limit({ requestsPerMinute: 2, tokensPerMinute: 1_000 });
+    const names = (headers: Record<string, unknown>) => Object.keys(headers).filter((name) => /ratelimit/.test(name));
+    const began = Date.now();
+    const first = await call({}, "/v1/messages");
+    assert.equal(first.status, 200);
+    const kinds = ["requests", "tokens"].flatMap((kind) =>
+      ["limit", "remaining", "reset"].map((what) => `anthropic-ratelimit-${kind}-${what}`),
+    );
+    assert.deepEqual(names(first.headers), kinds);
+    const {
+      [`${kinds[0]}`]: most,
+      [`${kinds[1]}`]: left,
+      [`${kinds[2]}`]: reset,
+      [`${kinds[3]}`]: tokens,
+    } = first.headers;
+    assert.deepEqual([most, left, tokens], ["2", "1", "1000"]);
+    // the moment at which all of it is there again: a sliding minute and one of its slots from now
+    assert.match(String(reset), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+    const inMs = Date.parse(String(reset)) - began;
+    assert.ok(inMs > 59_000 && inMs < 61_500 + (Date.now() - began) + 1_000, `${inMs} ms`);
+    assert.ok(
+      names((await call()).headers).every((name) => name.startsWith("x-ratelimit-")),
+      "the same key elsewhere",
+    );
+    const refused = await call({}, "/v1/messages");
+    assert.equal(refused.status, 429);
+    assert.deepEqual(names(refused.headers), kinds);
+    assert.equal(refused.headers["anthropic-ratelimit-requests-remaining"], "0");
+    await isAllGivenBack();
+  });
+
   test("the tighter one of key and account is told, and named", async () => {
     limit({ requestsPerMinute: 5 });
     limit({ requestsPerMinute: 1 }, ACCOUNT_ROW);

@@ -142,10 +142,10 @@ function meterOf(
   const output = isPromptOnly(request.endpoint) ? 0 : expectedTokens(table, request);
   const taken = takeAllowance(limits, worker, rights.rows, { tokens: request.promptTokens + output, nowMs });
   if (!isRefusedAllowance(taken)) {
-    exchange.limitLines = limitLines(taken, nowMs);
+    exchange.limitLines = limitLines(taken, exchange.route.shape, nowMs);
     return new RequestMeter(plane, request, taken);
   }
-  exchange.limitLines = refusalLines(limits, rights.rows, nowMs);
+  exchange.limitLines = refusalLines(limits, rights.rows, exchange.route.shape, nowMs);
   const { code, message, options } = limitRefusal(taken, rights, Date.now());
   exchange.routing = { policy: request.policy.name, reason: "refused" };
   exchange.fail(code, message, options);

@@ -8,51 +8,85 @@ import {
   type LimitsTable,
   limitStanding,
 } from "@zml/engine";
-import { ERRORS, type ErrorCode } from "@zml/protocol/errors";
+import { ERRORS, type ErrorCode, type ErrorShape } from "@zml/protocol/errors";
 import type { ErrorOptions } from "../exchange.ts";
-import { durationText, nextDayMs, nextMonthMs } from "./limit-times.ts";
+import { durationText, nextDayMs, nextMonthMs, secondText } from "./limit-times.ts";
+
+/** Whose header fields a caller's client reads: those of the API that it speaks. */
+type Style = ErrorShape;
 
 /**
- * OpenAI's header fields for a caller who got what it asked for, as lines (see `CallerResponse.setLines`); empty for one
- * without such limits.
+ * Header fields for a caller who got what it asked for, as lines (see `CallerResponse.setLines`); empty for one without
+ * such limits. OpenAI's say until when all of it is there again as a duration, Anthropic's as a moment.
  */
-export function limitLines(allowance: Allowance, nowMs: number): string {
+export function limitLines(allowance: Allowance, style: Style, nowMs: number): string {
   const { requestLimit, requestsLeft, tokenLimit, tokensLeft } = allowance;
   if (requestLimit < 0 && tokenLimit < 0) return "";
-  const reset = durationText(allowanceResetMs(allowance, nowMs));
-  const requests = requestLimit < 0 ? "" : linesOf(REQUESTS, requestLimit, requestsLeft, reset);
-  return tokenLimit < 0 ? requests : requests + linesOf(TOKENS, tokenLimit, tokensLeft, reset);
+  const { requests, tokens, resetText } = style === "openai" ? OPENAI : ANTHROPIC;
+  const reset = resetText(allowanceResetMs(allowance, nowMs));
+  const first = requestLimit < 0 ? "" : linesOf(requests, requestLimit, requestsLeft, reset);
+  return tokenLimit < 0 ? first : first + linesOf(tokens, tokenLimit, tokensLeft, reset);
 }
 
 /** The same for a caller who has reached a limit. */
-export function refusalLines(table: LimitsTable, rows: CallerRows, nowMs: number): string {
-  return standingLines(REQUESTS, table, rows, nowMs) + standingLines(TOKENS, table, rows, nowMs);
+export function refusalLines(table: LimitsTable, rows: CallerRows, style: Style, nowMs: number): string {
+  const texts = style === "openai" ? OPENAI : ANTHROPIC;
+  return KINDS.map((kind) => {
+    const standing = limitStanding(table, rows, kind, nowMs);
+    if (standing === null) return "";
+    return linesOf(texts[kind], standing.limit, standing.remaining, texts.resetText(standing.resetMs));
+  }).join("");
 }
 
-function standingLines(texts: LimitTexts, table: LimitsTable, rows: CallerRows, nowMs: number): string {
-  const standing = limitStanding(table, rows, texts.kind, nowMs);
-  return standing === null ? "" : linesOf(texts, standing.limit, standing.remaining, durationText(standing.resetMs));
-}
+const KINDS = ["requests", "tokens"] as const;
 
 /** The fields of one kind of limit, of which what is the same for many requests is made once. */
 interface LimitTexts {
-  readonly kind: "requests" | "tokens";
+  /** Names of the fields. */
+  readonly limit: string;
+  readonly remaining: string;
+  readonly reset: string;
   /** By the limit: all that stands before what remains. */
   readonly heads: Map<number, string>;
   /** By the time of the reset: all that stands behind. */
   readonly tails: Map<string, string>;
 }
 
-const REQUESTS: LimitTexts = { kind: "requests", heads: new Map(), tails: new Map() };
-const TOKENS: LimitTexts = { kind: "tokens", heads: new Map(), tails: new Map() };
+interface StyleTexts {
+  readonly requests: LimitTexts;
+  readonly tokens: LimitTexts;
+  /** @param ms until all of it is there again */
+  readonly resetText: (ms: number) => string;
+}
 
-/** Limits in use, and durations. */
+const OPENAI: StyleTexts = {
+  requests: textsOf((what) => `x-ratelimit-${what}-requests`),
+  tokens: textsOf((what) => `x-ratelimit-${what}-tokens`),
+  resetText: durationText,
+};
+const ANTHROPIC: StyleTexts = {
+  requests: textsOf((what) => `anthropic-ratelimit-requests-${what}`),
+  tokens: textsOf((what) => `anthropic-ratelimit-tokens-${what}`),
+  resetText: (ms) => secondText(Date.now() + ms),
+};
+
+function textsOf(name: (what: string) => string): LimitTexts {
+  return {
+    limit: name("limit"),
+    remaining: name("remaining"),
+    reset: name("reset"),
+    heads: new Map(),
+    tails: new Map(),
+  };
+}
+
+/** Limits in use, and durations or seconds. */
 const TEXTS_MAX = 2000;
 
-function linesOf({ kind, heads, tails }: LimitTexts, limit: number, remaining: number, reset: string): string {
-  const head =
-    heads.get(limit) ?? keep(heads, limit, `x-ratelimit-limit-${kind}: ${limit}\r\nx-ratelimit-remaining-${kind}: `);
-  const tail = tails.get(reset) ?? keep(tails, reset, `\r\nx-ratelimit-reset-${kind}: ${reset}\r\n`);
+function linesOf(texts: LimitTexts, limit: number, remaining: number, reset: string): string {
+  const { heads, tails } = texts;
+  const head = heads.get(limit) ?? keep(heads, limit, `${texts.limit}: ${limit}\r\n${texts.remaining}: `);
+  const tail = tails.get(reset) ?? keep(tails, reset, `\r\n${texts.reset}: ${reset}\r\n`);
   return head + remaining + tail;
 }
 

@@ -17,6 +17,20 @@ function textOfSeconds(seconds: number): string {
 /** Every time that a limit of a minute can tell, made once. */
 const WINDOW_TEXTS = Array.from({ length: 62 }, (_, seconds) => textOfSeconds(seconds));
 
+/** A moment as Anthropic writes it (RFC 3339), in whole seconds, rounded up: `2027-01-31T12:00:01Z`. */
+export function secondText(unixMs: number): string {
+  const second = Math.ceil(unixMs / 1000);
+  // many requests tell the same second
+  if (second !== lastSecond) {
+    lastSecond = second;
+    lastSecondText = new Date(second * 1000).toISOString().replace(".000", "");
+  }
+  return lastSecondText;
+}
+
+let lastSecond = Number.NaN;
+let lastSecondText = "";
+
 /** The next midnight UTC, Unix ms. */
 export function nextDayMs(unixMs: number): number {
   return (Math.floor(unixMs / DAY_MS) + 1) * DAY_MS;

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { seededRandom } from "../seeded-random.ts";
 import { VirtualNode } from "../virtual/virtual-node.ts";
-import { fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt } from "./fit-timing.ts";
+import type { NodeAttempts, RecordedAttempt } from "./attempts.ts";
+import { fitTimings } from "./fit-timing.ts";
+import { lessonsOf } from "./lessons.ts";
 
 const CONSTANTS = {
   baseMs: 6,
@@ -14,11 +16,11 @@ const CONSTANTS = {
 };
 
 /** What a node of these constants makes of 600 requests, 8 at a time or so, as two accounts record it. */
-function recorded(): RecordedAttempt[][] {
+function recorded(promptTokensMost = 400): RecordedAttempt[][] {
   const random = seededRandom(3);
   const asked = Array.from({ length: 600 }, (_, index) => ({
     sentAtMs: index * 50 + random() * 30,
-    promptTokens: 100 + Math.floor(random() * 300),
+    promptTokens: 100 + Math.floor(random() * (promptTokensMost - 100)),
     outputTokens: 20 + Math.floor(random() * 60),
     firstAtMs: 0,
     endMs: 0,
@@ -53,7 +55,7 @@ function group(model: number, attempts: readonly RecordedAttempt[], more: Partia
 
 test("a node that two accounts share is fitted on the load that both made", () => {
   const [one = [], other = []] = recorded();
-  const { timings, slowness } = fitTimings([group(0, one), group(1, other)]);
+  const { timings, slowness } = fitTimings([group(0, one), group(1, other)], 0);
   assert.deepEqual(
     timings.map(({ model, samples }) => [model, samples]),
     [
@@ -81,7 +83,7 @@ test("what nobody recorded takes as long as a whole timing that was, not as a mi
   const base = recorded().flat();
   const scaled = (by: number) => base.map((one) => ({ ...one, durationMs: one.durationMs * by }));
   const groups = [1, 1.2, 1.5].map((by, node) => group(0, scaled(by), { node, family: node }));
-  const { timings } = fitTimings([...groups, group(0, [], { node: 3, family: 3 })]);
+  const { timings } = fitTimings([...groups, group(0, [], { node: 3, family: 3 })], 0);
   const { constants, samples } = timings[3] ?? assert.fail("no timing");
   assert.equal(samples, 0);
   assert.ok(
@@ -95,8 +97,36 @@ test("a few answers that came in one burst don't make the steps of all others no
     .flat()
     .sort((a, b) => a.sentAtMs - b.sentAtMs)
     .map((one, index) => (index % 40 === 0 ? { ...one, durationMs: one.firstTokenMs + 0.2 } : one));
-  const { timings } = fitTimings([group(0, attempts)]);
+  const { timings } = fitTimings([group(0, attempts)], 0);
   assert.ok((timings[0]?.tokenError ?? 1) < 0.2, `off by ${timings[0]?.tokenError}`);
+});
+
+test("what a prompt takes is found beside what lies around it, and how first tokens spread is kept", () => {
+  const late = (index: number) => 4 + (index % 5) * 5;
+  const attempts = recorded(2_000)
+    .flat()
+    .sort((a, b) => a.sentAtMs - b.sentAtMs)
+    .map((one, index) => ({
+      ...one,
+      firstTokenMs: one.firstTokenMs + late(index),
+      durationMs: one.durationMs + late(index),
+    }));
+  const { timings } = fitTimings([group(0, attempts)], 0);
+  const { constants, overheadMs, firstLateMs = [] } = timings[0] ?? assert.fail("no timing");
+  assert.ok(Math.abs(constants.usPerPrefillToken - 20) < 2, `${constants.usPerPrefillToken} µs a prompt token`);
+  assert.ok(Math.abs(overheadMs - 14) < 4, `${overheadMs} ms beside the steps`);
+  const spread = (firstLateMs.at(-6) as number) - (firstLateMs[5] as number);
+  assert.ok(spread > 16 && spread < 30, `first tokens of 4 to 24 ms more spread over ${spread} ms`);
+});
+
+test("of a family whose answers came whole, prompts are taken to be as on the others, in parts of its own step", () => {
+  const [streams = [], whole = []] = recorded();
+  const few = whole.slice(0, 40).map((one) => ({ ...one, firstTokenMs: Number.NaN }));
+  const { timings } = fitTimings([group(0, few, { node: 1, family: 1 }), group(0, streams)], 0);
+  const [first, second] = [0, 1].map((family) => timings.find((one) => one.family === family)?.constants);
+  assert.ok(first !== undefined && second !== undefined);
+  const share = (of: typeof first) => of.usPerPrefillToken / of.baseMs;
+  assert.ok(Math.abs(share(second) / share(first) - 1) < 1e-6, `${share(first)} and ${share(second)}`);
 });
 
 test("a replay is taught what was known as its window began, with what had been predicted; else all there is", () => {

@@ -7,45 +7,30 @@
  *   step   = base + perSequence × B + perCachedToken × K
  *
  * with B and K the company that the attempt really had. Then the same attempts are played on a virtual node, each where and
- * when it really was sent, and the constants are scaled until the medians agree: what the fit takes for linear (chunks of
- * prompts, waiting for a step) is the node model's own business there.
+ * when it really was sent, and the constants are scaled until the medians agree, of long prompts and of short ones: what the
+ * fit takes for linear (chunks of prompts, waiting for a step) is the node model's own business there. How first tokens
+ * spread about what was played is kept. Where next to none was seen, prompts are taken to be as on the other families.
  */
 
 import type { NodeConstants } from "../step-model.ts";
 import { VirtualNode } from "../virtual/virtual-node.ts";
-import { type FittedTiming, KV_UNKNOWN_TOKENS, type Lesson, SEQUENCES_UNKNOWN, STEP_TOKENS } from "./replay-plan.ts";
-
-/** An attempt that succeeded. Times in ms, since any moment. */
-export interface RecordedAttempt {
-  readonly sentAtMs: number;
-  /** NaN: its answer did not stream. */
-  readonly firstTokenMs: number;
-  readonly durationMs: number;
-  readonly promptTokens: number;
-  readonly outputTokens: number;
-  /** What the gateway had predicted, ms; NaN or absent: nothing. */
-  readonly predictedFirstMs?: number;
-  readonly predictedTokenMs?: number;
-}
-
-/** Attempts of one model on one node, by time of sending. */
-export interface NodeAttempts {
-  readonly node: number;
-  readonly model: number;
-  /** Models of one kin are one model to their nodes, under the names of several accounts: they share its steps. */
-  readonly kin: number;
-  readonly family: number;
-  readonly concurrencyLimit: number;
-  readonly kvCapacityTokens: number;
-  readonly attempts: readonly RecordedAttempt[];
-}
+import { byKin, type NodeAttempts, type RecordedAttempt } from "./attempts.ts";
+import { companyOf } from "./company.ts";
+import { NonNegativeFit } from "./non-negative-fit.ts";
+import { type FittedTiming, KV_UNKNOWN_TOKENS, SEQUENCES_UNKNOWN, STEP_TOKENS } from "./replay-plan.ts";
 
 type Constants = Omit<NodeConstants, "kvCapacityTokens">;
 
 /** Fewer say nothing about five numbers. */
 const SAMPLES_MIN = 8;
+/** First tokens that tell what a prompt takes, at least: answers that come whole tell it badly. */
+const FIRSTS_MIN = 24;
 /** Times that the constants are scaled, at most by 2 each: a step that the fit took for nothing has to come to tens of ms. */
 const ROUNDS = 14;
+/** Quantiles that stand for how first tokens spread. */
+const QUANTILES = 50;
+/** Part of what is missing per token of a prompt that one round takes in: what lies beside it changes with it. */
+const PROMPT_DAMPING = 0.7;
 /** Shorter answers say more about the first token than about the step. */
 const DECODE_TOKENS_MIN = 4;
 /** A node that differs by less is its family. */
@@ -74,9 +59,9 @@ export function slownessKey(node: number, kin: number): string {
 /**
  * Fits each (model, family) that has nodes. Those without records are taken to be as the same model elsewhere.
  *
- * @param groups every (node, model) there is, with its attempts.
+ * @param groups every (node, model) there is, with its attempts. @param beginMs of the window, on the clock of the attempts.
  */
-export function fitTimings(groups: readonly NodeAttempts[]): Fit {
+export function fitTimings(groups: readonly NodeAttempts[], beginMs: number): Fit {
   const families = new Map<string, { readonly members: NodeAttempts[]; readonly models: Set<number> }>();
   for (const { group, models } of byKin(groups)) {
     const key = `${group.kin} ${group.family}`;
@@ -86,19 +71,31 @@ export function fitTimings(groups: readonly NodeAttempts[]): Fit {
     for (const model of models) known.models.add(model);
   }
   const slowness = new Map<string, number>();
-  const measured: { readonly kin: number; readonly timing: Timing }[] = [];
-  const fitted = Array.from(families.values(), ({ members, models }) => {
+  const measured: { readonly kin: number; readonly timing: Timing & { readonly hasFirsts: boolean } }[] = [];
+  const samplesOf = (members: readonly NodeAttempts[], isCounted: (attempt: RecordedAttempt) => boolean) =>
+    members.reduce((sum, { attempts }) => sum + attempts.filter(isCounted).length, 0);
+  const known = Array.from(families.values(), ({ members, models }) => {
     const { kin } = members[0] as NodeAttempts;
-    const samples = members.reduce((sum, { attempts }) => sum + attempts.length, 0);
-    const timing = samples < SAMPLES_MIN ? null : fitFamily(members, samples, slowness);
+    const firsts = samplesOf(members, ({ firstTokenMs }) => !Number.isNaN(firstTokenMs));
+    return { members, models, kin, samples: samplesOf(members, () => true), hasFirsts: firsts >= FIRSTS_MIN };
+  });
+  // those that tell what a prompt takes come first: the others are taken to be like them in that
+  known.sort((a, b) => Number(b.hasFirsts) - Number(a.hasFirsts));
+  const likeOf = (kin: number) => {
+    const like = measured.filter((one) => one.kin === kin);
+    return (like.length > 0 ? like : measured).map((one) => one.timing);
+  };
+  const fitted = known.map(({ members, models, kin, samples, hasFirsts }) => {
+    const told = hasFirsts ? null : promptsOf(likeOf(kin).filter(({ hasFirsts: tells }) => tells));
+    const timing =
+      samples < SAMPLES_MIN ? null : { ...fitFamily(members, { samples, prior: told, beginMs }, slowness), hasFirsts };
     if (timing !== null) measured.push({ kin, timing });
     return { members, models, kin, timing };
   });
   const timings = fitted.flatMap(({ members, models, kin, timing }) => {
     const { family } = members[0] as NodeAttempts;
-    const like = measured.filter((one) => one.kin === kin);
-    const known = timing ?? middleOf((like.length > 0 ? like : measured).map((one) => one.timing));
-    return Array.from(models, (model): FittedTiming => ({ ...known, model, family }));
+    const { hasFirsts: _, ...rest } = timing ?? { hasFirsts: false, ...middleOf(likeOf(kin)) };
+    return Array.from(models, (model): FittedTiming => ({ ...rest, model, family }));
   });
   return { timings, slowness };
 }
@@ -114,66 +111,43 @@ function middleOf(timings: readonly Timing[]): Timing {
     baseMs + (usPerSequence * TYPICAL.sequences) / 1e3 + (nsPerCachedToken * TYPICAL.cachedTokens) / 1e6;
   const sorted = [...timings].sort((a, b) => stepMs(a) - stepMs(b));
   const { constants = UNKNOWN, overheadMs = 2 } = sorted[sorted.length >> 1] ?? {};
-  return { constants, overheadMs, samples: 0, tokenError: Number.NaN, responseError: Number.NaN };
+  return { constants, overheadMs, firstLateMs: [], samples: 0, tokenError: Number.NaN, responseError: Number.NaN };
 }
 
-interface KinGroup {
-  readonly group: NodeAttempts;
-  readonly models: readonly number[];
-  /** The model of each attempt. */
-  readonly modelOf: readonly number[];
+/** What is taken of prompts where no first tokens tell it. */
+interface PromptPrior {
+  /** Time of a token of a prompt, in parts of a step with nobody else. */
+  readonly perBase: number;
+  readonly overheadMs: number;
 }
 
-/** Groups of one node and kin as one, by time of sending. */
-function byKin(groups: readonly NodeAttempts[]): KinGroup[] {
-  const together = new Map<string, NodeAttempts[]>();
-  for (const group of groups) {
-    const key = slownessKey(group.node, group.kin);
-    const known = together.get(key);
-    if (known === undefined) together.set(key, [group]);
-    else known.push(group);
-  }
-  return Array.from(together.values(), (members) => {
-    const all = members.flatMap(({ model, attempts }) => attempts.map((attempt) => ({ model, attempt })));
-    all.sort((a, b) => a.attempt.sentAtMs - b.attempt.sentAtMs);
-    const group = { ...(members[0] as NodeAttempts), attempts: all.map(({ attempt }) => attempt) };
-    return { group, models: members.map(({ model }) => model), modelOf: all.map(({ model }) => model) };
-  });
+/** The middle of those that tell it; of prompts the geometric mean, since hardware differs by factors. */
+function promptsOf(timings: readonly Timing[]): PromptPrior {
+  const told = timings.length > 0 ? timings.map(({ constants }) => constants) : [UNKNOWN];
+  const logs = told.map(({ usPerPrefillToken, baseMs }) => Math.log(Math.max(0.01, usPerPrefillToken) / baseMs / 1e3));
+  return {
+    perBase: Math.exp(logs.reduce((sum, log) => sum + log, 0) / logs.length),
+    overheadMs: medianOf(timings.map(({ overheadMs }) => overheadMs)),
+  };
 }
 
-function fitFamily(members: readonly NodeAttempts[], samples: number, slowness: Map<string, number>): Timing {
-  let { constants, overheadMs } = leastSquares(members);
-  let played = play(members, constants, overheadMs, null);
+function fitFamily(
+  members: readonly NodeAttempts[],
+  { samples, prior, beginMs }: { samples: number; prior: PromptPrior | null; beginMs: number },
+  slowness: Map<string, number>,
+): Timing {
+  let next = leastSquares(members, prior);
+  let best: { readonly guess: Guess; readonly played: Played[]; readonly error: number } | null = null;
   for (let round = 0; round < ROUNDS; round++) {
-    const token = ratioOf(played, "token");
-    const response = ratioOf(played, "response");
-    // of answers that do not stream the whole response tells what a token takes
-    const decode = Number.isNaN(token) ? response : token;
-    const damped = Number.isNaN(decode) ? 1 : Math.max(0.5, Math.min(2, decode));
-    constants = {
-      baseMs: constants.baseMs * damped,
-      usPerSequence: constants.usPerSequence * damped,
-      nsPerCachedToken: constants.nsPerCachedToken * damped,
-      usPerPrefillToken: constants.usPerPrefillToken,
-      nsPerSquaredPrefillToken: 0,
-    };
-    const missingMs = medianOf(
-      played.flatMap(({ real, first }) => {
-        const off = real.firstTokenMs - first;
-        return Number.isNaN(off) ? [] : [off];
-      }),
-    );
-    if (!Number.isNaN(missingMs)) {
-      overheadMs += missingMs;
-      if (overheadMs < 0) {
-        // the node itself is faster with prompts than the fit took it for
-        constants = { ...constants, usPerPrefillToken: constants.usPerPrefillToken * 0.7 };
-        overheadMs = 0;
-      }
-    }
-    played = play(members, constants, overheadMs, null);
-    if (Math.abs(damped - 1) < 0.005 && !(Math.abs(missingMs) > 0.01 * (overheadMs + constants.baseMs))) break;
+    const tried = play(members, next, null);
+    const error = orNothing(errorOf(tried, "token")) + orNothing(errorOf(tried, "response"));
+    if (best === null || error <= best.error) best = { guess: next, played: tried, error };
+    const better = betterGuess(next, tried, prior);
+    if (better === null) break;
+    next = better;
   }
+  const { guess } = best as NonNullable<typeof best>;
+  let { played } = best as NonNullable<typeof best>;
   const factors = new Map<string, number>();
   for (const { node, kin, attempts } of members) {
     if (attempts.length < SAMPLES_MIN) continue;
@@ -182,7 +156,7 @@ function fitFamily(members: readonly NodeAttempts[], samples: number, slowness: 
     if (factor > 0 && Math.abs(factor - 1) >= SLOWNESS_MIN) factors.set(slownessKey(node, kin), factor);
   }
   if (factors.size > 0) {
-    const slowed = play(members, constants, overheadMs, factors);
+    const slowed = play(members, guess, factors);
     // where the steps explain little, as under load from elsewhere, a factor can pile a node up
     if (!(errorOf(slowed, "response") > errorOf(played, "response"))) {
       played = slowed;
@@ -190,12 +164,93 @@ function fitFamily(members: readonly NodeAttempts[], samples: number, slowness: 
     }
   }
   return {
-    constants,
-    overheadMs,
+    ...guess,
+    firstLateMs: latenessOf(firstsOf(played, beginMs), guess.constants.baseMs),
     samples,
     tokenError: errorOf(played, "token"),
     responseError: errorOf(played, "response"),
   };
+}
+
+/** Constants and what lies beside the steps. */
+interface Guess {
+  readonly constants: Constants;
+  readonly overheadMs: number;
+}
+
+/** The same, scaled by what was off as it was played; null: next to nothing was. */
+function betterGuess(
+  { constants, overheadMs }: Guess,
+  played: readonly Played[],
+  prior: PromptPrior | null,
+): Guess | null {
+  const token = ratioOf(played, "token");
+  const response = ratioOf(played, "response");
+  // of answers that do not stream the whole response tells what a token takes
+  const decode = Number.isNaN(token) ? response : token;
+  const factor = Number.isNaN(decode) ? 1 : Math.max(0.5, Math.min(2, decode));
+  const scaled = {
+    baseMs: constants.baseMs * factor,
+    usPerSequence: constants.usPerSequence * factor,
+    nsPerCachedToken: constants.nsPerCachedToken * factor,
+    nsPerSquaredPrefillToken: 0,
+  };
+  const isClose = Math.abs(factor - 1) < 0.005;
+  if (prior !== null) {
+    if (isClose) return null;
+    return { constants: { ...scaled, usPerPrefillToken: constants.usPerPrefillToken * factor }, overheadMs };
+  }
+  const firsts = firstsOf(played, Number.NEGATIVE_INFINITY);
+  const { middleMs, perTokenMs } = missingOf(firsts);
+  if (isClose && Math.abs(middleMs) <= 0.01 * (overheadMs + constants.baseMs)) return null;
+  const besideMs = overheadMs + middleMs;
+  // what would lie beside the steps for less than no time is prompts that the node computes faster than was taken
+  const lessMs = Math.min(0, besideMs) / Math.max(1, medianOf(firsts.map(({ real }) => real.promptTokens)));
+  const perPrefill = constants.usPerPrefillToken + PROMPT_DAMPING * 1e3 * (perTokenMs + lessMs);
+  return {
+    constants: { ...scaled, usPerPrefillToken: Math.max(0, perPrefill) },
+    overheadMs: Math.max(0, besideMs),
+  };
+}
+
+function orNothing(value: number): number {
+  return Number.isNaN(value) ? 0 : value;
+}
+
+/** First tokens that were played, of the window alone where it tells enough: what a machine does beside its steps is of its hour. */
+function firstsOf(played: readonly Played[], beginMs: number): readonly Played[] {
+  const seen = played.filter(({ real, first }) => !Number.isNaN(real.firstTokenMs - first));
+  const later = seen.filter(({ real }) => real.sentAtMs >= beginMs);
+  return later.length < FIRSTS_MIN ? seen : later;
+}
+
+/**
+ * Quantiles of what first tokens were late by, the middle of each of `QUANTILES` equal parts. What is less than a step is
+ * where in a step a request came, which is chance that a replay has by itself.
+ */
+function latenessOf(firsts: readonly Played[], stepMs: number): number[] {
+  if (firsts.length < FIRSTS_MIN) return [];
+  const off = firsts.map(({ real, first }) => real.firstTokenMs - first);
+  const late = Float64Array.from(off, (ms) => (Math.abs(ms) <= stepMs ? 0 : ms)).sort();
+  return Array.from(
+    { length: QUANTILES },
+    (_, part) => late[Math.floor(((part + 0.5) / QUANTILES) * late.length)] as number,
+  );
+}
+
+/**
+ * What is missing in first tokens that were played, ms: in the middle, and for each token of the prompt, which is the
+ * difference between the middle of long prompts and that of short ones. 0 where too few tell it.
+ */
+function missingOf(firsts: readonly Played[]): { middleMs: number; perTokenMs: number } {
+  const offMs = (of: readonly Played[]) => medianOf(of.map(({ real, first }) => real.firstTokenMs - first));
+  const tokens = (of: readonly Played[]) => medianOf(of.map(({ real }) => real.promptTokens));
+  const third = Math.floor(firsts.length / 3);
+  if (third < SAMPLES_MIN) return { middleMs: offMs(firsts), perTokenMs: 0 };
+  const sorted = [...firsts].sort((a, b) => a.real.promptTokens - b.real.promptTokens);
+  const [short, long] = [sorted.slice(0, third), sorted.slice(-third)];
+  const more = tokens(long) - tokens(short);
+  return { middleMs: offMs(firsts), perTokenMs: more > 0 ? (offMs(long) - offMs(short)) / more : 0 };
 }
 
 interface Played {
@@ -228,8 +283,7 @@ function ratioOf(played: readonly Played[], of: "token" | "response"): number {
 /** Every attempt on its node when it was sent. */
 function play(
   members: readonly NodeAttempts[],
-  constants: Constants,
-  overheadMs: number,
+  { constants, overheadMs }: Guess,
   slowness: ReadonlyMap<string, number> | null,
 ): Played[] {
   const all: Played[] = [];
@@ -260,9 +314,14 @@ function play(
 }
 
 /** First constants, of equations that are linear in them. */
-function leastSquares(members: readonly NodeAttempts[]): { constants: Constants; overheadMs: number } {
+function leastSquares(members: readonly NodeAttempts[], prior: PromptPrior | null): Guess {
   // overhead, per prompt token, base, per sequence, per cached token
   const fit = new NonNegativeFit(5);
+  const knownMs = prior !== null && prior.overheadMs >= 0 ? prior.overheadMs : 0;
+  const add = ([sent, prompts, steps, ...company]: [number, number, number, number, number], ms: number) => {
+    if (prior === null) fit.add([sent, prompts, steps, ...company], ms);
+    else fit.add([0, 0, steps + prior.perBase * prompts, ...company], ms - sent * knownMs);
+  };
   for (const { attempts } of members) {
     const company = companyOf(attempts);
     attempts.forEach((attempt, index) => {
@@ -271,207 +330,29 @@ function leastSquares(members: readonly NodeAttempts[]): { constants: Constants;
       if (Number.isNaN(firstTokenMs)) {
         const { sequences, cached, prompts } = company(sentAtMs, endMs, index);
         const steps = outputTokens + 0.5;
-        fit.add([1, promptTokens + prompts, steps, steps * sequences, steps * cached], durationMs);
+        add([1, promptTokens + prompts, steps, steps * sequences, steps * cached], durationMs);
         return;
       }
       const firstAtMs = sentAtMs + firstTokenMs;
       const early = company(sentAtMs, firstAtMs, index);
-      fit.add([1, promptTokens, 1.5, 1.5 * early.sequences, 1.5 * early.cached], firstTokenMs);
+      add([1, promptTokens, 1.5, 1.5 * early.sequences, 1.5 * early.cached], firstTokenMs);
       if (outputTokens < DECODE_TOKENS_MIN) return;
       const { sequences, cached, prompts } = company(firstAtMs, endMs, index);
       const steps = outputTokens - 1;
-      fit.add([0, prompts, steps, steps * sequences, steps * cached], durationMs - firstTokenMs);
+      add([0, prompts, steps, steps * sequences, steps * cached], durationMs - firstTokenMs);
     });
   }
   const [overheadMs = 0, perPrompt = 0, base = 0, perSequence = 0, perCached = 0] = fit.solve();
   return {
-    overheadMs,
+    overheadMs: prior === null ? overheadMs : knownMs,
     constants: {
       baseMs: Math.max(0.01, base),
       usPerSequence: perSequence * 1e3,
       nsPerCachedToken: perCached * 1e6,
-      usPerPrefillToken: perPrompt * 1e3,
+      usPerPrefillToken: (prior === null ? perPrompt : prior.perBase * base) * 1e3,
       nsPerSquaredPrefillToken: 0,
     },
   };
-}
-
-/** Attempts that a gateway learns from before a replay, at most. */
-const LESSONS_MAX = 4_000;
-
-/**
- * What the attempts taught a gateway by the time that a window begins: the last ones of each node. What came later is no
- * lesson, since a gateway that knows how the window ends decides otherwise than the one that ran; only where nothing is
- * kept of the time before it is.
- *
- * @param beginMs of the window, on the clock of the attempts.
- */
-export function lessonsOf(groups: readonly NodeAttempts[], beginMs: number): Lesson[] {
-  const together = byKin(groups);
-  const most = Math.max(20, Math.floor(LESSONS_MAX / Math.max(1, together.length)));
-  const isBefore = ({ sentAtMs, durationMs }: RecordedAttempt) => sentAtMs + durationMs <= beginMs;
-  const isAnyBefore = groups.some(({ attempts }) => attempts.some(isBefore));
-  const lessons = together.flatMap(({ group: { node, attempts }, modelOf }) => {
-    const company = companyOf(attempts);
-    const indexes = [...attempts.keys()].filter(
-      (index) => !isAnyBefore || isBefore(attempts[index] as RecordedAttempt),
-    );
-    return indexes.slice(-most).map((index) => {
-      const { sentAtMs, firstTokenMs, durationMs, promptTokens, outputTokens } = attempts[index] as RecordedAttempt;
-      const endMs = sentAtMs + durationMs;
-      const began = Number.isNaN(firstTokenMs) ? sentAtMs : sentAtMs + firstTokenMs;
-      const during = company(began, endMs, index);
-      const atFirst = company(sentAtMs - 1e-3, sentAtMs, index);
-      const { predictedFirstMs = Number.NaN, predictedTokenMs = Number.NaN } = attempts[index] as RecordedAttempt;
-      const lesson: Lesson = {
-        ...{ atMs: endMs, predictedFirstMs, predictedTokenMs },
-        row: node,
-        model: modelOf[index] as number,
-        ...{ promptTokens, outputTokens, firstTokenMs, durationMs },
-        depth: Math.round(atFirst.sequences),
-        aheadTokens: atFirst.ahead,
-        meanDepth: Math.max(1, during.sequences),
-        meanCachedTokens: Math.max(during.cached, promptTokens),
-        prefilledTokens: during.prompts,
-      };
-      return { lesson, endMs };
-    });
-  });
-  return lessons.sort((a, b) => a.endMs - b.endMs).map(({ lesson }) => lesson);
-}
-
-interface Company {
-  /** Mean sequences, the attempt itself included. */
-  readonly sequences: number;
-  /** Mean cached tokens. */
-  readonly cached: number;
-  /** Prompt tokens of others that were computed meanwhile. */
-  readonly prompts: number;
-  /** Prompt tokens of others that were there before the time began and had no first token. */
-  readonly ahead: number;
-}
-
-/** What else was on a node between two times. O(log n) each, after O(n log n). */
-function companyOf(attempts: readonly RecordedAttempt[]): (fromMs: number, toMs: number, self: number) => Company {
-  const changes = attempts.flatMap(({ sentAtMs, durationMs, promptTokens, outputTokens }) => {
-    const tokens = promptTokens + outputTokens / 2;
-    return [
-      { atMs: sentAtMs, sequences: 1, tokens },
-      { atMs: sentAtMs + durationMs, sequences: -1, tokens: -tokens },
-    ];
-  });
-  changes.sort((a, b) => a.atMs - b.atMs);
-  const at = new Float64Array(changes.length);
-  const sequences = new Float64Array(changes.length + 1);
-  const tokens = new Float64Array(changes.length + 1);
-  const sequenceMs = new Float64Array(changes.length + 1);
-  const tokenMs = new Float64Array(changes.length + 1);
-  changes.forEach((change, index) => {
-    at[index] = change.atMs;
-    const sinceMs = index === 0 ? 0 : change.atMs - (at[index - 1] as number);
-    sequenceMs[index + 1] = (sequenceMs[index] as number) + sinceMs * (sequences[index] as number);
-    tokenMs[index + 1] = (tokenMs[index] as number) + sinceMs * (tokens[index] as number);
-    sequences[index + 1] = (sequences[index] as number) + change.sequences;
-    tokens[index + 1] = (tokens[index] as number) + change.tokens;
-  });
-  const integral = (areas: Float64Array, levels: Float64Array, ms: number) => {
-    const index = firstAfter(at, ms);
-    if (index === 0) return 0;
-    return (areas[index] as number) + (ms - (at[index - 1] as number)) * (levels[index] as number);
-  };
-  const firsts = attempts.map(({ sentAtMs, firstTokenMs, promptTokens }, index) => ({
-    atMs: sentAtMs + (Number.isNaN(firstTokenMs) ? 0 : firstTokenMs),
-    promptTokens,
-    index,
-  }));
-  firsts.sort((a, b) => a.atMs - b.atMs);
-  const firstAt = Float64Array.from(firsts, ({ atMs }) => atMs);
-  const prompts = new Float64Array(firsts.length + 1);
-  firsts.forEach(({ promptTokens }, index) => {
-    prompts[index + 1] = (prompts[index] as number) + promptTokens;
-  });
-  // attempts come in the order in which they were sent
-  const sentAt = Float64Array.from(attempts, ({ sentAtMs }) => sentAtMs);
-  const sent = new Float64Array(attempts.length + 1);
-  attempts.forEach(({ promptTokens }, index) => {
-    sent[index + 1] = (sent[index] as number) + promptTokens;
-  });
-  const ownFirst = new Float64Array(attempts.length);
-  for (const { atMs, index } of firsts) ownFirst[index] = atMs;
-  return (fromMs, toMs, self) => {
-    const lengthMs = Math.max(1e-6, toMs - fromMs);
-    const own = attempts[self] as RecordedAttempt;
-    const between = (prompts[firstAfter(firstAt, toMs)] as number) - (prompts[firstAfter(firstAt, fromMs)] as number);
-    const isOwn = (ownFirst[self] as number) > fromMs && (ownFirst[self] as number) <= toMs;
-    return {
-      sequences: (integral(sequenceMs, sequences, toMs) - integral(sequenceMs, sequences, fromMs)) / lengthMs,
-      cached: (integral(tokenMs, tokens, toMs) - integral(tokenMs, tokens, fromMs)) / lengthMs,
-      prompts: Math.max(0, between - (isOwn ? own.promptTokens : 0)),
-      ahead: Math.max(
-        0,
-        (sent[Math.min(self, firstAfter(sentAt, fromMs))] as number) - (prompts[firstAfter(firstAt, fromMs)] as number),
-      ),
-    };
-  };
-}
-
-/** Index of the first time that is later. */
-function firstAfter(times: Float64Array, ms: number): number {
-  let low = 0;
-  let high = times.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((times[middle] as number) <= ms) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-/** Least squares of relative errors with coefficients of 0 or more, by descent along one coefficient after the other. */
-class NonNegativeFit {
-  readonly #size: number;
-  readonly #products: Float64Array;
-  readonly #targets: Float64Array;
-
-  constructor(size: number) {
-    this.#size = size;
-    this.#products = new Float64Array(size * size);
-    this.#targets = new Float64Array(size);
-  }
-
-  add(features: readonly number[], target: number): void {
-    if (!(target > 0) || !features.every(Number.isFinite)) return;
-    for (let row = 0; row < this.#size; row++) {
-      const scaled = (features[row] as number) / target;
-      this.#targets[row] = (this.#targets[row] as number) + scaled;
-      for (let column = 0; column < this.#size; column++) {
-        const cell = row * this.#size + column;
-        this.#products[cell] = (this.#products[cell] as number) + (scaled * (features[column] as number)) / target;
-      }
-    }
-  }
-
-  solve(): number[] {
-    const size = this.#size;
-    const found = new Array<number>(size).fill(0);
-    for (let sweep = 0; sweep < 5_000; sweep++) {
-      let moved = 0;
-      for (let row = 0; row < size; row++) {
-        const curvature = this.#products[row * size + row] as number;
-        if (!(curvature > 0)) continue;
-        let gradient = this.#targets[row] as number;
-        for (let column = 0; column < size; column++) {
-          if (column !== row) gradient -= (this.#products[row * size + column] as number) * (found[column] as number);
-        }
-        const before = found[row] as number;
-        const after = Math.max(0, gradient / curvature);
-        found[row] = after;
-        moved = Math.max(moved, Math.abs(after - before) / (after + before || 1));
-      }
-      if (moved < 1e-7) break;
-    }
-    return found;
-  }
 }
 
 function medianOf(values: readonly number[]): number {

@@ -1,6 +1,8 @@
 /** Back-test: recorded traffic through the production engine in virtual time. */
 
-export { type Fit, fitTimings, lessonsOf, type NodeAttempts, type RecordedAttempt, slownessKey } from "./fit-timing.ts";
+export type { NodeAttempts, RecordedAttempt } from "./attempts.ts";
+export { type Fit, fitTimings, slownessKey } from "./fit-timing.ts";
+export { lessonsOf } from "./lessons.ts";
 export { replay } from "./replay.ts";
 export type { EarlierCall, FittedTiming, NodeState, ReplayEvent, ReplayNode, ReplayPlan } from "./replay-plan.ts";
 export { type Comparison, compare, FIGURES, type FigureName, type Figures, Summary } from "./summary.ts";

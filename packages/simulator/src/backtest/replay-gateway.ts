@@ -10,6 +10,8 @@ import {
   afterGoodPoll,
   applySamples,
   applyUpdate,
+  type Booking,
+  bookAgain,
   createDecision,
   createDirectory,
   createFleetTable,
@@ -17,6 +19,7 @@ import {
   createRouteRequest,
   type Decider,
   decide,
+  expectedTokens,
   type FleetTable,
   FRESH_GATE,
   type HealthGate,
@@ -36,8 +39,8 @@ import {
   type Settler,
   settle,
   simpleEstimator,
-  spendUsd,
   TimingLearner,
+  type TrialLeases,
   takeModelRow,
   takeNodeRow,
   takePlacementRow,
@@ -77,6 +80,8 @@ export class ReplayGateway {
   readonly #gates: HealthGate[];
   readonly #releases: Int32Array;
   readonly #polledAtMs: Float64Array;
+  /** By placement: capacity that answers are charged by; NaN: the one that decisions are made on. */
+  readonly #charged: Float64Array;
   readonly #draw: RandomSource;
 
   constructor(plan: ReplayPlan) {
@@ -90,6 +95,7 @@ export class ReplayGateway {
     plan.models.forEach((_, model) => {
       takeModelRow(table, model);
     });
+    this.#charged = new Float64Array(placements).fill(Number.NaN);
     let next = 0;
     const columns = plan.models.map(() => ({ rows: [] as number[], placements: [] as number[] }));
     nodes.forEach((node, row) => {
@@ -102,8 +108,9 @@ export class ReplayGateway {
         priceUsdPerHour: node.usdPerHour,
       });
       table.concurrencyLimit[row] = node.concurrencyLimit;
-      for (const { model, kvCapacityTokens, contextTokens, tokensPerSecond } of node.models) {
+      for (const { model, kvCapacityTokens, contextTokens, tokensPerSecond, chargedTokensPerSecond } of node.models) {
         const placement = next++;
+        this.#charged[placement] = chargedTokensPerSecond;
         takePlacementRow(table, placement);
         table.kvCapacityTokens[placement] = kvCapacityTokens;
         table.measuredTokensPerSecond[placement] = tokensPerSecond;
@@ -217,21 +224,18 @@ export class ReplayGateway {
     const decision = this.#decision;
     const booking = decide(this.#decider, request, nowMs, this.#draw(), decision);
     if (booking === null) return mayPark(request, decision, waitedMs) ? "wait" : null;
-    request.dispatches += 1;
-    const { row, placement } = decision;
-    return {
-      row,
-      placement,
-      attempt: {
-        booking,
-        placement,
-        endpoint: request.endpoint,
-        trial: { ...decision.trial },
-        sentAtMs: nowMs,
-        isFreshConnection: false,
-        isJudged: false,
-      },
-    };
+    const { row, placement, trial } = decision;
+    return placedAt(request, { booking, row, placement, trial: { ...trial } }, nowMs);
+  }
+
+  /** Puts a request onto a node, whatever the engine would choose. Null: the node does not take it. */
+  place(request: RouteRequest, row: number, nowMs: number): Placed | null {
+    const placement = this.#placementOf.get(`${row} ${request.model.index}`);
+    if (placement === undefined) return null;
+    request.expectedTokens = expectedTokens(this.table, request);
+    const trial = { node: 0, placement: 0, endpoint: 0 };
+    const booking = bookAgain(this.#decider, request, { row, placement }, trial, nowMs);
+    return booking === null ? null : placedAt(request, { booking, row, placement, trial }, nowMs);
   }
 
   firstToken({ attempt }: Placed, nowMs: number): void {
@@ -259,8 +263,15 @@ export class ReplayGateway {
       applySamples(this.table, [sample], this.#learner);
     }
     const tokens = isPrompt ? request.promptTokens : seen.outputTokens;
-    const usd = tokens > 0 ? spendUsd(this.table, row, placement, tokens) : 0;
+    const usd = tokens > 0 ? this.#usdOf(row, placement, tokens) : 0;
     return { outcome, move, usd: Number.isNaN(usd) ? 0 : usd };
+  }
+
+  /** As `spendUsd` of the engine, by the capacity that answers are charged by. */
+  #usdOf(row: number, placement: number, tokens: number): number {
+    const charged = this.#charged[placement] as number;
+    const tokensPerSecond = charged > 0 ? charged : (this.table.tokensPerSecond[placement] as number);
+    return ((this.table.priceUsdPerHour[row] as number) * tokens) / tokensPerSecond / 3600;
   }
 
   /** A poll of a node. `reading` null: it refused. */
@@ -310,6 +321,12 @@ export class ReplayGateway {
     this.table.tokensPerSecond[placement] = tokensPerSecond;
   }
 
+  /** Capacity that answers of a model on a node are charged by, tokens/s; holds until it is set again. */
+  setCharge(row: number, model: number, tokensPerSecond: number): void {
+    const placement = this.#placementOf.get(`${row} ${model}`);
+    if (placement !== undefined) this.#charged[placement] = tokensPerSecond;
+  }
+
   setDraining(row: number, isDraining: boolean): void {
     this.table.isDraining[row] = isDraining ? 1 : 0;
   }
@@ -320,4 +337,15 @@ export class ReplayGateway {
     if (means.promptTokens > 0) this.table.meanPromptTokens[model] = means.promptTokens;
     if (means.promptRatio > 0) this.table.promptRatio[model] = means.promptRatio;
   }
+}
+
+function placedAt(
+  request: RouteRequest,
+  { booking, row, placement, trial }: { booking: Booking; row: number; placement: number; trial: TrialLeases },
+  nowMs: number,
+): Placed {
+  request.dispatches += 1;
+  const { endpoint } = request;
+  const isNew = { isFreshConnection: false, isJudged: false };
+  return { row, placement, attempt: { booking, placement, endpoint, trial, sentAtMs: nowMs, ...isNew } };
 }

@@ -21,6 +21,8 @@ export interface ReplayNode {
     readonly contextTokens: number;
     /** Capacity that decisions were made on as the window begins; NaN: none were. */
     readonly tokensPerSecond: number;
+    /** Capacity that answers are charged by as the window begins; NaN: the one that decisions are made on. */
+    readonly chargedTokensPerSecond: number;
     /** Factor on the time of its steps against the family. */
     readonly slowness: number;
   }[];
@@ -63,6 +65,14 @@ export type ReplayEvent =
       readonly kind: "speed";
       readonly model: number;
       readonly tokensPerSecond: number;
+    }
+  | {
+      readonly atMs: number;
+      readonly node: number;
+      /** Capacity that answers are charged by from then on. */
+      readonly kind: "charge";
+      readonly model: number;
+      readonly tokensPerSecond: number;
     };
 
 /** How long a model takes on a family, as fitted on what was recorded. */
@@ -72,6 +82,8 @@ export interface FittedTiming {
   readonly constants: Omit<NodeConstants, "kvCapacityTokens">;
   /** What an answer takes beside the node's steps: network, gateway, the engine's own handling, ms. */
   readonly overheadMs: number;
+  /** By how much first tokens came later than that, ms: quantiles, as far apart as each other; empty: not known. */
+  readonly firstLateMs: readonly number[];
   /** Attempts that it was fitted on; 0: nothing was recorded, and it is what the model does elsewhere. */
   readonly samples: number;
   /** Median of |replayed ÷ recorded − 1| over single attempts that stay where they were; NaN: none. */
@@ -85,12 +97,14 @@ export interface EarlierCall {
   readonly atMs: number;
   readonly model: number;
   readonly policy: number;
-  readonly family: number;
+  readonly node: number;
   /** Index into `ENDPOINTS`. */
   readonly endpoint: number;
   readonly isStream: boolean;
   readonly promptTokens: number;
   readonly outputTokens: number;
+  /** The caller's limit, NaN: none. */
+  readonly maxTokens: number;
 }
 
 export interface ReplayPlan {
@@ -105,7 +119,7 @@ export interface ReplayPlan {
   readonly timings: readonly FittedTiming[];
   readonly failover: { readonly maxAttempts: number; readonly windowMs: number; readonly retryBudget: number };
   readonly pollEveryMs: number;
-  /** Fill the nodes before the window begins, in order, each on the family where it ran. Empty: `warmUp` does. */
+  /** Fill the nodes before the window begins, in order, each on the node where it ran. Empty: `warmUp` does. */
   readonly earlier: readonly EarlierCall[];
   /** Requests from the window's beginning that fill the nodes before it begins; 0: a gateway began with the window. */
   readonly warmUp: number;

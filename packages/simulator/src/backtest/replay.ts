@@ -4,12 +4,13 @@
  */
 
 import { type AttemptEnd, isPromptOnly, type RouteRequest } from "@zml/engine";
-import { logNormalFactor, seededRandom } from "../seeded-random.ts";
+import { logNormalFactor, type RandomSource, seededRandom } from "../seeded-random.ts";
 import { EventHeap } from "../virtual/event-heap.ts";
 import { VirtualNode } from "../virtual/virtual-node.ts";
 import { type Placed, ReplayGateway } from "./replay-gateway.ts";
 import {
   type EarlierCall,
+  type FittedTiming,
   KV_UNKNOWN_TOKENS,
   type NodeState,
   type ReplayPlan,
@@ -43,6 +44,8 @@ interface Slot {
   route: RouteRequest;
   placed: Placed;
   firstAtMs: number;
+  /** When its first token will have come; 0: not known, or it does not stream. */
+  firstDueMs: number;
   outputTokens: number;
   promptTokens: number;
   generation: number;
@@ -77,7 +80,8 @@ class Replay {
   readonly #nodes: VirtualNode[] = [];
   /** By placement: the first one that has the same. */
   readonly #firstOf: number[] = [];
-  readonly #overheadMs: number[] = [];
+  readonly #timings: FittedTiming[] = [];
+  readonly #lateness: RandomSource;
   /** By row: a placement for each of its virtual nodes. */
   readonly #placementsOf: number[][] = [];
   readonly #version: Int32Array;
@@ -103,6 +107,7 @@ class Replay {
     this.#isDown = new Uint8Array(plan.nodes.length);
     this.#isSilent = new Uint8Array(plan.nodes.length);
     this.#usd = results.usd;
+    this.#lateness = seededRandom(plan.seed + 2);
     const { count, atMs } = traffic;
     // what warms up has ended when the window begins, or nearly
     const [earliest] = plan.earlier;
@@ -114,7 +119,7 @@ class Replay {
       for (const { model, kvCapacityTokens, slowness } of node.models) {
         const placement = this.#nodes.length;
         const timing = timingOf(plan, model, node.family);
-        this.#overheadMs.push(timing.overheadMs);
+        this.#timings.push(timing);
         const kin = plan.models[model]?.kin ?? model;
         const first = firstOfKin.get(kin);
         this.#firstOf.push(first ?? placement);
@@ -251,10 +256,10 @@ class Replay {
   #admit(request: number): RouteRequest {
     const earlier = request < 0 ? this.#plan.earlier[-request - 1] : undefined;
     if (earlier !== undefined) {
-      const { model, policy, endpoint, isStream, family, promptTokens } = earlier;
+      const { model, policy, endpoint, isStream, promptTokens, maxTokens } = earlier;
       return this.#gateway.admit({
-        ...{ model, policy, endpoint, isStream, promptTokens, hasImages: false, answers: 1 },
-        ...{ hint: family, promptTokensAtLeast: 0, maxTokens: Number.NaN, nowMs: this.#nowMs },
+        ...{ model, policy, endpoint, isStream, promptTokens, maxTokens, hasImages: false, answers: 1 },
+        ...{ hint: -1, promptTokensAtLeast: 0, nowMs: this.#nowMs },
       });
     }
     const index = request < 0 ? -request - 1 : request;
@@ -276,7 +281,9 @@ class Replay {
   }
 
   #dispatch(request: number, route: RouteRequest, waitedMs: number): void {
-    const placed = this.#gateway.choose(route, this.#nowMs, waitedMs);
+    const earlier = request < 0 ? this.#plan.earlier[-request - 1] : undefined;
+    const known = earlier === undefined ? null : this.#gateway.place(route, earlier.node, this.#nowMs);
+    const placed = known ?? this.#gateway.choose(route, this.#nowMs, waitedMs);
     if (placed === "wait") this.#park(request, route);
     else if (placed === null) this.#finish(request, route, route.attempts > 0 ? END.failed : END.refused, -1);
     else this.#send(request, route, placed);
@@ -296,6 +303,7 @@ class Replay {
       route,
       placed,
       firstAtMs: Number.NaN,
+      firstDueMs: 0,
       promptTokens: Math.max(1, Math.round(earlier?.promptTokens ?? (promptTokens[index] as number))),
       outputTokens: isPrompt ? 1 : Math.max(1, Math.round(earlier?.outputTokens ?? (outputTokens[index] as number))),
       generation: (this.#slots[id]?.generation ?? 0) + 1,
@@ -314,12 +322,17 @@ class Replay {
   #onFirstToken(id: number, atMs: number): void {
     const slot = this.#slots[id] as Slot;
     if (!slot.route.isStream) return;
-    this.#heap.add(atMs + (this.#overheadMs[slot.placed.placement] as number), FIRST, id, slot.generation);
+    const { overheadMs, firstLateMs } = this.#timings[slot.placed.placement] as FittedTiming;
+    const lateMs = firstLateMs[Math.floor(this.#lateness() * firstLateMs.length)] ?? 0;
+    slot.firstDueMs = Math.max(this.#nowMs, atMs + overheadMs + lateMs);
+    this.#heap.add(slot.firstDueMs, FIRST, id, slot.generation);
   }
 
   #onFinished(id: number, atMs: number): void {
     const slot = this.#slots[id] as Slot;
-    this.#heap.add(atMs + (this.#overheadMs[slot.placed.placement] as number), ENDED, id, slot.generation);
+    const { overheadMs } = this.#timings[slot.placed.placement] as FittedTiming;
+    // behind its own first token, which came first into the heap
+    this.#heap.add(Math.max(atMs + overheadMs, slot.firstDueMs), ENDED, id, slot.generation);
   }
 
   #served(id: number, slot: Slot): void {
@@ -441,6 +454,7 @@ class Replay {
     if (event === undefined) return;
     if (event.kind === "price") this.#gateway.setPrice(event.node, event.usdPerHour);
     else if (event.kind === "speed") this.#gateway.setSpeed(event.node, event.model, event.tokensPerSecond);
+    else if (event.kind === "charge") this.#gateway.setCharge(event.node, event.model, event.tokensPerSecond);
     else this.#setState(event.node, event.state);
     if (this.#waiting > 0) this.#wake();
   }

@@ -25,6 +25,7 @@ export interface ChunkRecord {
   readonly atLeastTokens: number;
   readonly maxTokens: number;
   readonly tokensPerSecond: number;
+  readonly priceUsdPerHour: number;
   readonly predictedFirstMs: number;
   readonly predictedTokenMs: number;
   /** Sequence of the attempt before, -1: the first one. */
@@ -47,6 +48,7 @@ export function* recordsOf(columns: ColumnReader): Generator<ChunkRecord> {
   const [admittedAt, decidedAt, target] = [number("admittedAtMs"), number("decidedAtMs"), number("latencyTargetMs")];
   const [estimated, atLeast, max] = [number("promptTokens"), number("promptTokensAtLeast"), number("maxTokens")];
   const [speed, first, duration] = [number("tokensPerSecond"), number("firstTokenMs"), number("durationMs")];
+  const price = number("priceUsdPerHour");
   const [prompt, cached] = [number("reportedPromptTokens"), number("reportedCachedTokens")];
   const [output, spent] = [number("reportedOutputTokens"), number("spentUsd")];
   const [predictedFirst, predictedToken] = [number("estimateFirstMs"), number("estimateTokenMs")];
@@ -76,6 +78,7 @@ export function* recordsOf(columns: ColumnReader): Generator<ChunkRecord> {
       atLeastTokens: atLeast[index] as number,
       maxTokens: max[index] as number,
       tokensPerSecond: speed[index] as number,
+      priceUsdPerHour: price[index] as number,
       predictedFirstMs: predictedFirst[index] as number,
       predictedTokenMs: predictedToken[index] as number,
       previous: previous[index] as number,

@@ -6,6 +6,7 @@ import type { ChunkRow, DecisionDatabase, RunRow } from "../../evidence/kept/dec
 import { type ChunkRecord, recordsOf } from "./chunk-records.ts";
 import { emptyFleet, type RunIndexes, readFleet, runIndexes, type WindowFleet } from "./read-fleet.ts";
 import { RecordedAttempts } from "./recorded-attempts.ts";
+import { RecordedCharges } from "./recorded-charges.ts";
 import { RecordedRequests } from "./recorded-requests.ts";
 import { BacktestError, type Backtesting, type RecordedWindow, type Skipped, skippedText } from "./recorded-window.ts";
 
@@ -97,6 +98,7 @@ class WindowReader {
   readonly #requests: RecordedRequests;
   readonly #attempts: RecordedAttempts;
   readonly #skipped: Skipped = { caller_error: 0, unfinished: 0, unknown_names: 0, unserved_model: 0 };
+  readonly #charges: RecordedCharges;
   readonly #earlier: RecordedWindow["earlier"][number][] = [];
   readonly #isServed = new Set<number>();
   #records = 0;
@@ -115,6 +117,7 @@ class WindowReader {
     this.#requests = new RecordedRequests(sim, most);
     const lengthMs = Math.max(1, seen.toMs - seen.fromMs);
     this.#attempts = new RecordedAttempts({ fromMs: seen.fromMs - window.fromMs, lengthMs }, most);
+    this.#charges = new RecordedCharges(seen.toMs - window.fromMs);
     for (const node of fleet.nodes) for (const model of node?.models.keys() ?? []) this.#isServed.add(model);
   }
 
@@ -132,7 +135,10 @@ class WindowReader {
         continue;
       }
       const atMs = admittedMs - fromMs;
-      if (found.node >= 0) this.#attempts.note({ ...record, ...found, sentMs: atMs + waitOf(record) });
+      if (found.node >= 0) {
+        this.#attempts.note({ ...record, ...found, sentMs: atMs + waitOf(record) });
+        this.#charges.note({ ...record, ...found, sentMs: atMs + waitOf(record) });
+      }
       // what came before the window teaches, and what came shortly before fills the nodes
       if (isBefore) this.#noteEarlier(record, found, atMs);
       else if (record.previous < 0) this.#noteRequest(record, found, { ring, atMs });
@@ -156,9 +162,9 @@ class WindowReader {
   #noteEarlier(record: ChunkRecord, { model, policy, node }: Found, admittedMs: number): void {
     const atMs = admittedMs + waitOf(record);
     if (node < 0 || record.outcome !== "success" || atMs >= 0 || atMs < -EARLIER_MS) return;
-    const { endpoint, isStream, promptTokens, estimatedTokens, outputTokens } = record;
+    const { endpoint, isStream, promptTokens, estimatedTokens, outputTokens, maxTokens } = record;
     this.#earlier.push({
-      ...{ atMs, model, policy, endpoint, node, isStream },
+      ...{ atMs, model, policy, endpoint, node, isStream, maxTokens },
       promptTokens: promptTokens > 0 ? promptTokens : estimatedTokens,
       outputTokens: outputTokens > 0 ? outputTokens : 1,
     });
@@ -242,6 +248,7 @@ class WindowReader {
       fleet: this.#fleet,
       attempts: this.#attempts.byTime(),
       speeds: this.#attempts.speeds(),
+      charges: this.#charges,
       earlier: this.#earlier.sort((a, b) => a.atMs - b.atMs).slice(-EARLIER_MAX),
       skipped: this.#skipped,
       records: this.#records,

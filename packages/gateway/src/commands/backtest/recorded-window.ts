@@ -2,6 +2,7 @@
 
 import type { EarlierCall, RecordedAttempt, Results, Traffic } from "@zml/simulator/backtest";
 import type { WindowFleet } from "./read-fleet.ts";
+import type { RecordedCharges } from "./recorded-charges.ts";
 
 /** The parts of the simulator that are used here; it is loaded on use. */
 export type Backtesting = typeof import("@zml/simulator/backtest");
@@ -48,9 +49,11 @@ export interface RecordedWindow {
   /** By node and model: attempts that succeeded, of a sample of the window. */
   readonly attempts: ReadonlyMap<string, { node: number; model: number; attempts: RecordedAttempt[] }>;
   /** What ran shortly before the window, by time. */
-  readonly earlier: readonly (Omit<EarlierCall, "family"> & { readonly node: number })[];
+  readonly earlier: readonly EarlierCall[];
   /** By node and model: capacities that decisions were made on, from when on, at least one. */
   readonly speeds: ReadonlyMap<string, readonly RecordedSpeed[]>;
+  /** What answers were charged by. */
+  readonly charges: RecordedCharges;
   readonly skipped: Skipped;
   readonly records: number;
   readonly lost: number;

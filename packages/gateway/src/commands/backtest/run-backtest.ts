@@ -9,8 +9,9 @@ import type { ReplayPlan, Results } from "@zml/simulator/backtest";
 import { DecisionDatabase } from "../../evidence/kept/decision-database.ts";
 import { StoreFault } from "../../store/store-fault.ts";
 import { type PlacedDraft, placeDrafts, policyCounts } from "./draft-policies.ts";
+import { planOf, SEED } from "./plan-of-window.ts";
 import { readWindow } from "./read-window.ts";
-import { BacktestError, type Backtesting, type RecordedSpeed, type RecordedWindow } from "./recorded-window.ts";
+import { BacktestError, type Backtesting, type RecordedWindow } from "./recorded-window.ts";
 import type { FromReplay, ReplayStart } from "./replay-thread.ts";
 
 export interface BacktestOptions {
@@ -30,12 +31,8 @@ export interface BacktestOptions {
 /** Told now and then: 0 to 1 over all phases. */
 export type OnProgress = (phase: BacktestJobJson["phase"], progress: number) => void;
 
-/** Requests that teach a gateway which had run before the window. */
-const WARM_UP_SHARE = 0.1;
-const WARM_UP_MAX = 5_000;
 /** Policies whose figures are told each. */
 const POLICIES_TOLD = 8;
-const SEED = 1;
 /** Shares of the curves of a plot. */
 const SHARES = [...Array.from({ length: 49 }, (_, index) => (index + 1) / 50), 0.99, 0.995, 0.999];
 /** Shares of progress at which phases end. */
@@ -97,117 +94,6 @@ async function withDatabase<T>(path: string, work: (database: DecisionDatabase) 
   } finally {
     database?.close();
   }
-}
-
-/** The plan of what happened, and the row of each unified identity. */
-function planOf(sim: Backtesting, window: RecordedWindow): { plan: ReplayPlan; rowOf: ReadonlyMap<number, number> } {
-  const { fleet, attempts, speeds, traffic } = window;
-  const rowOf = new Map<number, number>();
-  fleet.nodes.forEach((node, identity) => {
-    if (node !== undefined && node.models.size > 0) rowOf.set(identity, rowOf.size);
-  });
-  const rows = [...rowOf.keys()];
-  const kinOf = kinships(fleet);
-  const groups = rows.flatMap((identity, node) => {
-    const seen = fleet.nodes[identity];
-    return Array.from(seen?.models ?? [], ([model, { kvCapacityTokens }]) => ({
-      node,
-      model,
-      kin: kinOf[model] ?? model,
-      family: seen?.family ?? -1,
-      concurrencyLimit: seen?.concurrencyLimit ?? Number.NaN,
-      kvCapacityTokens,
-      attempts: attempts.get(`${identity} ${model}`)?.attempts ?? [],
-    }));
-  });
-  const { timings, slowness } = sim.fitTimings(groups);
-  const nodes = rows.map((identity, row): ReplayPlan["nodes"][number] => {
-    const node = fleet.nodes[identity] as NonNullable<(typeof fleet.nodes)[number]>;
-    return {
-      id: node.id,
-      family: node.family,
-      maxInFlight: node.maxInFlight,
-      concurrencyLimit: node.concurrencyLimit,
-      usdPerHour: node.usdPerHour,
-      state: node.state,
-      models: Array.from(node.models, ([model, limits]) => ({
-        model,
-        ...limits,
-        // what came before the window, the last of it; else the first that is known
-        tokensPerSecond: speedAsItBegins(speeds.get(`${identity} ${model}`) ?? []),
-        slowness: slowness.get(sim.slownessKey(row, kinOf[model] ?? model)) ?? 1,
-      })),
-    };
-  });
-  const any = fleet.policyData.find((data) => data !== undefined) as PolicyData;
-  const accounts = new Set(fleet.models.names.map(({ scope }) => scope));
-  for (const { scope } of fleet.policies.names) accounts.add(scope);
-  return {
-    rowOf,
-    plan: {
-      families: fleet.families.names.map(({ name }) => name),
-      nodes,
-      models: fleet.models.names.map(({ scope, name }, model) => ({
-        account: scope,
-        name,
-        kin: kinOf[model] ?? model,
-      })),
-      policies: fleet.policies.names.map(({ scope, name }, index) => {
-        // a name that no kept state knows has no requests either
-        const data = fleet.policyData[index] ?? { ...any, account: scope, name };
-        return { ...data, index };
-      }),
-      accounts: [...accounts],
-      events: [
-        ...fleet.events.flatMap((event) => {
-          const node = rowOf.get(event.node);
-          return node === undefined ? [] : [{ ...event, node }];
-        }),
-        ...rows.flatMap((identity, node) =>
-          [...(fleet.nodes[identity]?.models.keys() ?? [])].flatMap((model) =>
-            (speeds.get(`${identity} ${model}`) ?? [])
-              .filter(({ atMs }) => atMs > 0)
-              .map((speed) => ({ ...speed, kind: "speed" as const, node, model })),
-          ),
-        ),
-      ],
-      timings,
-      failover: fleet.failover,
-      pollEveryMs: fleet.pollEveryMs,
-      earlier: window.isFromStart
-        ? []
-        : window.earlier.map(({ node, ...call }) => ({ ...call, family: fleet.nodes[node]?.family ?? -1 })),
-      warmUp: window.isFromStart ? 0 : Math.min(WARM_UP_MAX, Math.floor(traffic.count * WARM_UP_SHARE)),
-      lessons: window.isFromStart ? [] : sim.lessonsOf(groups, 0),
-      promptRatios: fleet.models.names.map((_, model) => window.promptRatios.get(model) ?? Number.NaN),
-      seed: SEED,
-    },
-  };
-}
-
-/**
- * By model, the least model of its kin: those of several accounts that have one name and stand on one node are one model
- * there, and so on from node to node.
- */
-function kinships({ nodes, models }: RecordedWindow["fleet"]): number[] {
-  const kin = models.names.map((_, model) => model);
-  const root = (model: number): number => (kin[model] === model ? model : root(kin[model] as number));
-  for (const node of nodes) {
-    const byName = new Map<string, number>();
-    for (const model of node?.models.keys() ?? []) {
-      const name = models.names[model]?.name ?? "";
-      const other = byName.get(name);
-      byName.set(name, model);
-      if (other === undefined) continue;
-      const [a, b] = [root(model), root(other)];
-      kin[Math.max(a, b)] = Math.min(a, b);
-    }
-  }
-  return kin.map((_, model) => root(model));
-}
-
-function speedAsItBegins(speeds: readonly RecordedSpeed[]): number {
-  return (speeds.findLast(({ atMs }) => atMs <= 0) ?? speeds[0])?.tokensPerSecond ?? Number.NaN;
 }
 
 function withDrafts(policies: readonly PolicyData[], drafts: readonly PlacedDraft[]): PolicyData[] {

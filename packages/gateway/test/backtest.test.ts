@@ -16,6 +16,8 @@ const HOUR_MS = 3_600_000;
 const DRAFT =
   "name: chat\naccelerator_preference: [{ family: H100, priority: 1 }]\ncost_priority: cost\nlatency_target_ms: 8000\n";
 
+const DRAFTED = { account: "default", name: "chat", acceleratorPreference: [], costPriority: "cost" };
+
 /** A folder with made records of the last hour. */
 function made(t: TestContext, records = 3_000) {
   const store = folder(t);
@@ -139,6 +141,17 @@ test("windows without records say what there is; a lost part is told with its sh
   const { window, warnings } = JSON.parse(out) as BacktestReportJson;
   assert.deepEqual([window.lost, window.lost_share], [250, 0.2]);
   assert.ok(warnings.some((text) => text.includes("250 of 1250 records of the window (20.0 %) were dropped")));
+});
+
+test("a window that ends while requests come is told of its own requests, and has those after it as company", async (t) => {
+  const { path } = made(t, 3_000);
+  const nowMs = Date.now();
+  const options = { path, fromMs: nowMs - HOUR_MS * 0.8, drafts: [DRAFTED as never], replaces: null, account: null };
+  const half = await runBacktest({ ...options, toMs: nowMs - HOUR_MS * 0.5 }, () => {});
+  const { requests } = half.window;
+  assert.ok(requests > 500 && requests < 1_500, `${requests} requests of a third of the time`);
+  assert.deepEqual([half.figures.happened.requests, half.figures.current.requests], [requests, requests]);
+  assert.equal(half.figures.current.served + half.figures.current.cancelled, requests, "none is left over at its end");
 });
 
 test("an account's back-test tells of its own traffic only", async (t) => {

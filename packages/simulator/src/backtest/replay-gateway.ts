@@ -10,8 +10,6 @@ import {
   afterGoodPoll,
   applySamples,
   applyUpdate,
-  type Booking,
-  bookAgain,
   createDecision,
   createDirectory,
   createFleetTable,
@@ -19,7 +17,6 @@ import {
   createRouteRequest,
   type Decider,
   decide,
-  expectedTokens,
   type FleetTable,
   FRESH_GATE,
   type HealthGate,
@@ -40,7 +37,6 @@ import {
   settle,
   simpleEstimator,
   TimingLearner,
-  type TrialLeases,
   takeModelRow,
   takeNodeRow,
   takePlacementRow,
@@ -224,18 +220,34 @@ export class ReplayGateway {
     const decision = this.#decision;
     const booking = decide(this.#decider, request, nowMs, this.#draw(), decision);
     if (booking === null) return mayPark(request, decision, waitedMs) ? "wait" : null;
-    const { row, placement, trial } = decision;
-    return placedAt(request, { booking, row, placement, trial: { ...trial } }, nowMs);
+    request.dispatches += 1;
+    const { row, placement } = decision;
+    return {
+      row,
+      placement,
+      attempt: {
+        booking,
+        placement,
+        endpoint: request.endpoint,
+        trial: { ...decision.trial },
+        sentAtMs: nowMs,
+        isFreshConnection: false,
+        isJudged: false,
+      },
+    };
   }
 
-  /** Puts a request onto a node, whatever the engine would choose. Null: the node does not take it. */
+  /** Puts a request onto a node, whatever the engine would choose among all. Null: the node does not take it. O(nodes). */
   place(request: RouteRequest, row: number, nowMs: number): Placed | null {
-    const placement = this.#placementOf.get(`${row} ${request.model.index}`);
-    if (placement === undefined) return null;
-    request.expectedTokens = expectedTokens(this.table, request);
-    const trial = { node: 0, placement: 0, endpoint: 0 };
-    const booking = bookAgain(this.#decider, request, { row, placement }, trial, nowMs);
-    return booking === null ? null : placedAt(request, { booking, row, placement, trial }, nowMs);
+    const { isDraining } = this.table;
+    if (!(row >= 0) || isDraining[row] === 1) return null;
+    // decided as if no other node were in service, so that it is promised what it was promised then
+    const draining = isDraining.slice();
+    isDraining.fill(1);
+    isDraining[row] = 0;
+    const placed = this.choose(request, nowMs, 0);
+    isDraining.set(draining);
+    return placed === "wait" ? null : placed;
   }
 
   firstToken({ attempt }: Placed, nowMs: number): void {
@@ -337,15 +349,4 @@ export class ReplayGateway {
     if (means.promptTokens > 0) this.table.meanPromptTokens[model] = means.promptTokens;
     if (means.promptRatio > 0) this.table.promptRatio[model] = means.promptRatio;
   }
-}
-
-function placedAt(
-  request: RouteRequest,
-  { booking, row, placement, trial }: { booking: Booking; row: number; placement: number; trial: TrialLeases },
-  nowMs: number,
-): Placed {
-  request.dispatches += 1;
-  const { endpoint } = request;
-  const isNew = { isFreshConnection: false, isJudged: false };
-  return { row, placement, attempt: { booking, placement, endpoint, trial, sentAtMs: nowMs, ...isNew } };
 }

@@ -91,9 +91,9 @@ export interface FittedTiming {
   readonly responseError: number;
 }
 
-/** A request that came before the window, and where it ran. */
-export interface EarlierCall {
-  /** Since the window began, ms; below 0. */
+/** A request that came before the window or after it, and where it ran. It is load, and counts for nothing. */
+export interface OutsideCall {
+  /** Since the window began, ms. */
   readonly atMs: number;
   readonly model: number;
   readonly policy: number;
@@ -120,7 +120,9 @@ export interface ReplayPlan {
   readonly failover: { readonly maxAttempts: number; readonly windowMs: number; readonly retryBudget: number };
   readonly pollEveryMs: number;
   /** Fill the nodes before the window begins, in order, each on the node where it ran. Empty: `warmUp` does. */
-  readonly earlier: readonly EarlierCall[];
+  readonly earlier: readonly OutsideCall[];
+  /** Come after the window, in order, for as long as requests of the window run: who came last had company too. */
+  readonly later: readonly OutsideCall[];
   /** Requests from the window's beginning that fill the nodes before it begins; 0: a gateway began with the window. */
   readonly warmUp: number;
   /** What a gateway had learned that ran before the window. */

@@ -43,6 +43,7 @@ function plan(kins: readonly number[]): ReplayPlan {
     failover: { maxAttempts: 3, windowMs: 30_000, retryBudget: 0.2 },
     pollEveryMs: 1_000,
     earlier: [],
+    later: [],
     warmUp: 0,
     lessons: [],
     promptRatios: [Number.NaN, Number.NaN],
@@ -107,6 +108,17 @@ test("a capacity that was decided on later is what later answers cost", () => {
   const quarter = meanOf(replayed({ ...plan([0, 0]), events: at(500) }).usd);
   assert.ok(Math.abs(quarter / before - 0.25) < 1e-6, `${before} and ${quarter}`);
   assert.equal(meanOf(replayed({ ...plan([0, 0]), events: at(60_000) }).usd), before);
+});
+
+test("what came after the window is company of those who came last in it, and costs it nothing", () => {
+  const later = Array.from({ length: 16 }, (_, index) => ({ ...EARLIER, atMs: 2 + index, outputTokens: 200 }));
+  const alone = replayed(plan([0, 0]));
+  const followed = replayed({ ...plan([0, 0]), later });
+  const ratio = meanOf(followed.responseMs) / meanOf(alone.responseMs);
+  assert.ok(ratio > 1.7 && ratio < 2.1, `32 sequences instead of 16 take ${ratio} times as long`);
+  assert.equal(meanOf(followed.usd), meanOf(alone.usd));
+  const muchLater = later.map((call) => ({ ...call, atMs: 60_000 + call.atMs }));
+  assert.equal(meanOf(replayed({ ...plan([0, 0]), later: muchLater }).responseMs), meanOf(alone.responseMs));
 });
 
 test("what ran shortly before the window runs on the node where it really ran, so that the window begins as it did", () => {

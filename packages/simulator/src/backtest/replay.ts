@@ -9,10 +9,10 @@ import { EventHeap } from "../virtual/event-heap.ts";
 import { VirtualNode } from "../virtual/virtual-node.ts";
 import { type Placed, ReplayGateway } from "./replay-gateway.ts";
 import {
-  type EarlierCall,
   type FittedTiming,
   KV_UNKNOWN_TOKENS,
   type NodeState,
+  type OutsideCall,
   type ReplayPlan,
   SEQUENCES_UNKNOWN,
   STEP_TOKENS,
@@ -29,6 +29,8 @@ const CHANGE = 5;
 const LOST = 6;
 const EXPIRE = 7;
 
+/** The first request after the window. */
+const LATER = -(2 ** 30);
 /** Spread of a step's time, as in the simulator. */
 const NOISE_SIGMA = 0.05;
 /** A poll of every node, more often than which nothing is looked at: a day of ten thousand nodes stays affordable. */
@@ -39,7 +41,7 @@ const DRAIN_MAX_MS = 7 * 24 * 3_600_000;
 const PROGRESS_EVERY = 4_096;
 
 interface Slot {
-  /** Position in the traffic; of a request that only warms up, less than 0. */
+  /** Position in the traffic; of a request that is only load, less than 0. */
   request: number;
   route: RouteRequest;
   placed: Placed;
@@ -229,34 +231,49 @@ class Replay {
     return Math.max(pollEveryMs, (windowMs * nodes.length) / READINGS_MAX, 100);
   }
 
-  /** Requests of the warm-up are -1, -2, …; then come those of the window. */
+  /** Requests of the warm-up are -1, -2, …; then come those of the window, then `LATER`, `LATER` - 1, … */
   #arrive(request: number): void {
     const { atMs, count } = this.#traffic;
     const firstMs = atMs[0] as number;
     const { earlier, warmUp } = this.#plan;
-    if (request < 0) {
+    if (request <= LATER) this.#expectLater(LATER - request + 1);
+    else if (request < 0) {
       const next = -request;
       const from = this.#warmUpMs;
       if (earlier.length > 0 && next < earlier.length)
-        this.#heap.add(from + (earlier[next] as EarlierCall).atMs, ARRIVE, request - 1);
+        this.#heap.add(from + (earlier[next] as OutsideCall).atMs, ARRIVE, request - 1);
       else if (earlier.length === 0 && next < Math.min(warmUp, count)) {
         this.#heap.add((atMs[next] as number) - firstMs, ARRIVE, request - 1);
       } else this.#heap.add(from + (atMs[0] as number), ARRIVE, 0);
     } else if (request + 1 < count) this.#heap.add(this.#warmUpMs + (atMs[request + 1] as number), ARRIVE, request + 1);
-    else this.#isArriving = false;
+    else {
+      this.#isArriving = false;
+      this.#expectLater(0);
+    }
     if (request > 0 && request % PROGRESS_EVERY === 0) this.#onProgress?.(request / count);
     const route = this.#admit(request);
-    this.#open += 1;
+    if (request >= 0) this.#open += 1;
     const queue = this.#waiting === 0 ? undefined : this.#queues.get(queueKey(route));
     // who came before goes first
     if (queue !== undefined && queue.length > 0 && route.policy.queueOnSaturation) this.#park(request, route);
     else this.#dispatch(request, route, 0);
   }
 
+  #expectLater(index: number): void {
+    const next = this.#plan.later[index];
+    if (next !== undefined) this.#heap.add(this.#warmUpMs + next.atMs, ARRIVE, LATER - index);
+  }
+
+  /** A request that is none of the window's; undefined: it is, or one of them that warms up. */
+  #outside(request: number): OutsideCall | undefined {
+    if (request >= 0) return undefined;
+    return request <= LATER ? this.#plan.later[LATER - request] : this.#plan.earlier[-request - 1];
+  }
+
   #admit(request: number): RouteRequest {
-    const earlier = request < 0 ? this.#plan.earlier[-request - 1] : undefined;
-    if (earlier !== undefined) {
-      const { model, policy, endpoint, isStream, promptTokens, maxTokens } = earlier;
+    const outside = this.#outside(request);
+    if (outside !== undefined) {
+      const { model, policy, endpoint, isStream, promptTokens, maxTokens } = outside;
       return this.#gateway.admit({
         ...{ model, policy, endpoint, isStream, promptTokens, maxTokens, hasImages: false, answers: 1 },
         ...{ hint: -1, promptTokensAtLeast: 0, nowMs: this.#nowMs },
@@ -281,7 +298,8 @@ class Replay {
   }
 
   #dispatch(request: number, route: RouteRequest, waitedMs: number): void {
-    const earlier = request < 0 ? this.#plan.earlier[-request - 1] : undefined;
+    // what came before the window ran where it ran; what comes after it is as free as the window's own
+    const earlier = request <= LATER ? undefined : this.#outside(request);
     const known = earlier === undefined ? null : this.#gateway.place(route, earlier.node, this.#nowMs);
     const placed = known ?? this.#gateway.choose(route, this.#nowMs, waitedMs);
     if (placed === "wait") this.#park(request, route);
@@ -292,7 +310,7 @@ class Replay {
   #send(request: number, route: RouteRequest, placed: Placed): void {
     const index = request < 0 ? -request - 1 : request;
     const { promptTokens, outputTokens } = this.#traffic;
-    const earlier = request < 0 ? this.#plan.earlier[index] : undefined;
+    const outside = this.#outside(request);
     if (request >= 0 && Number.isNaN(this.#results.waitMs[request] as number)) {
       this.#results.waitMs[request] = this.#nowMs - route.admittedAtMs;
     }
@@ -304,8 +322,8 @@ class Replay {
       placed,
       firstAtMs: Number.NaN,
       firstDueMs: 0,
-      promptTokens: Math.max(1, Math.round(earlier?.promptTokens ?? (promptTokens[index] as number))),
-      outputTokens: isPrompt ? 1 : Math.max(1, Math.round(earlier?.outputTokens ?? (outputTokens[index] as number))),
+      promptTokens: Math.max(1, Math.round(outside?.promptTokens ?? (promptTokens[index] as number))),
+      outputTokens: isPrompt ? 1 : Math.max(1, Math.round(outside?.outputTokens ?? (outputTokens[index] as number))),
       generation: (this.#slots[id]?.generation ?? 0) + 1,
     };
     this.#slots[id] = slot;
@@ -370,8 +388,8 @@ class Replay {
   }
 
   #finish(request: number, route: RouteRequest, end: number, node: number): void {
-    this.#open -= 1;
     if (request < 0) return;
+    this.#open -= 1;
     const results = this.#results;
     results.end[request] = end;
     results.node[request] = node;

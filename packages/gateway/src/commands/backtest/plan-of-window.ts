@@ -96,6 +96,7 @@ export function planOf(
       earlier: window.isFromStart
         ? []
         : window.earlier.map(({ node, ...call }) => ({ ...call, node: rowOf.get(node) ?? -1 })),
+      later: window.later.map(({ node, ...call }) => ({ ...call, node: rowOf.get(node) ?? -1 })),
       warmUp: window.isFromStart ? 0 : Math.min(WARM_UP_MAX, Math.floor(traffic.count * WARM_UP_SHARE)),
       lessons: window.isFromStart ? [] : sim.lessonsOf(groups, 0),
       promptRatios: fleet.models.names.map((_, model) => window.promptRatios.get(model) ?? Number.NaN),

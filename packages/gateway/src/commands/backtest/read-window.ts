@@ -13,9 +13,9 @@ import { BacktestError, type Backtesting, type RecordedWindow, type Skipped, ski
 /** Attempts before the window teach too: so much of it, and at least so long, ms. */
 const FIT_BEFORE_SHARE = 0.1;
 const FIT_BEFORE_MS = 600_000;
-/** Requests that came so long before the window fill its nodes, ms, and at most so many. */
-const EARLIER_MS = 60_000;
-const EARLIER_MAX = 5_000;
+/** Requests that came so long before the window or after it are its company, ms, and at most so many. */
+const OUTSIDE_MS = 60_000;
+const OUTSIDE_MAX = 5_000;
 /** A request that waited for less did not park, ms. */
 const PARKED_MS = 0.5;
 /** Requests that waited were admitted before they were decided, ms. */
@@ -33,7 +33,7 @@ export async function readWindow(
   onProgress: (share: number) => void,
 ): Promise<RecordedWindow> {
   const fitFromMs = fromMs - Math.max(FIT_BEFORE_MS, (toMs - fromMs) * FIT_BEFORE_SHARE);
-  const chunks = database.chunksBetween(fitFromMs, toMs);
+  const chunks = database.chunksBetween(fitFromMs, toMs + OUTSIDE_MS);
   const most = chunks.reduce((sum, { records }) => sum + records, 0);
   if (most > recordsMax) {
     throw new BacktestError(
@@ -42,7 +42,8 @@ export async function readWindow(
     );
   }
   const lost = database.losses(fromMs, toMs).reduce((sum, { records }) => sum + records, 0);
-  if (!chunks.some(({ lastAtMs }) => lastAtMs >= fromMs)) throw nothingThere(database, fromMs, toMs, lost);
+  const isAnyThere = chunks.some(({ firstAtMs, lastAtMs }) => lastAtMs >= fromMs && firstAtMs < toMs);
+  if (!isAnyThere) throw nothingThere(database, fromMs, toMs, lost);
   const fleet = emptyFleet();
   const runs = new Map<number, { run: RunRow; indexes: RunIndexes }>();
   let isFromStart = false;
@@ -100,6 +101,7 @@ class WindowReader {
   readonly #skipped: Skipped = { caller_error: 0, unfinished: 0, unknown_names: 0, unserved_model: 0 };
   readonly #charges: RecordedCharges;
   readonly #earlier: RecordedWindow["earlier"][number][] = [];
+  readonly #later: RecordedWindow["later"][number][] = [];
   readonly #isServed = new Set<number>();
   #records = 0;
   #underOtherSettings = 0;
@@ -126,21 +128,22 @@ class WindowReader {
     const ring = `${runId}:${worker}`;
     for (const record of recordsOf(columns)) {
       const admittedMs = run.originMs + record.admittedAtMs;
-      if (admittedMs < fitFromMs || admittedMs >= toMs) continue;
-      const isBefore = admittedMs < fromMs;
-      if (!isBefore) this.#records += 1;
+      if (admittedMs < fitFromMs || admittedMs >= toMs + OUTSIDE_MS) continue;
+      const isOutside = admittedMs < fromMs || admittedMs >= toMs;
+      if (!isOutside) this.#records += 1;
       const found = this.#find(record, indexes);
       if (typeof found === "string") {
-        if (record.previous < 0 && !isBefore) this.#skipped[found] += 1;
+        if (record.previous < 0 && !isOutside) this.#skipped[found] += 1;
         continue;
       }
       const atMs = admittedMs - fromMs;
-      if (found.node >= 0) {
-        this.#attempts.note({ ...record, ...found, sentMs: atMs + waitOf(record) });
-        this.#charges.note({ ...record, ...found, sentMs: atMs + waitOf(record) });
+      if (found.node >= 0 && admittedMs < toMs) {
+        const attempt = { ...record, ...found, sentMs: atMs + waitOf(record) };
+        this.#attempts.note(attempt);
+        this.#charges.note(attempt);
       }
-      // what came before the window teaches, and what came shortly before fills the nodes
-      if (isBefore) this.#noteEarlier(record, found, atMs);
+      // what came before the window teaches, and what came shortly before or after it is company
+      if (isOutside) this.#noteOutside(record, found, atMs);
       else if (record.previous < 0) this.#noteRequest(record, found, { ring, atMs });
       else if (found.node >= 0) this.#noteAgain(record, found.node, { ring, atMs });
     }
@@ -159,11 +162,14 @@ class WindowReader {
     return { model, policy, node, hint: indexes.families[record.hint] ?? -1, data };
   }
 
-  #noteEarlier(record: ChunkRecord, { model, policy, node }: Found, admittedMs: number): void {
+  #noteOutside(record: ChunkRecord, { model, policy, node }: Found, admittedMs: number): void {
+    const { fromMs, toMs } = this.#window;
     const atMs = admittedMs + waitOf(record);
-    if (node < 0 || record.outcome !== "success" || atMs >= 0 || atMs < -EARLIER_MS) return;
+    if (node < 0 || record.outcome !== "success" || atMs < -OUTSIDE_MS) return;
+    const isLater = admittedMs >= toMs - fromMs;
+    if (!isLater && atMs >= 0) return;
     const { endpoint, isStream, promptTokens, estimatedTokens, outputTokens, maxTokens } = record;
-    this.#earlier.push({
+    (isLater ? this.#later : this.#earlier).push({
       ...{ atMs, model, policy, endpoint, node, isStream, maxTokens },
       promptTokens: promptTokens > 0 ? promptTokens : estimatedTokens,
       outputTokens: outputTokens > 0 ? outputTokens : 1,
@@ -249,7 +255,8 @@ class WindowReader {
       attempts: this.#attempts.byTime(),
       speeds: this.#attempts.speeds(),
       charges: this.#charges,
-      earlier: this.#earlier.sort((a, b) => a.atMs - b.atMs).slice(-EARLIER_MAX),
+      earlier: this.#earlier.sort((a, b) => a.atMs - b.atMs).slice(-OUTSIDE_MAX),
+      later: this.#later.sort((a, b) => a.atMs - b.atMs).slice(0, OUTSIDE_MAX),
       skipped: this.#skipped,
       records: this.#records,
       lost,

@@ -1,6 +1,6 @@
 /** What is read of a window of kept records, and how what can't be back-tested is told. */
 
-import type { EarlierCall, RecordedAttempt, Results, Traffic } from "@zml/simulator/backtest";
+import type { OutsideCall, RecordedAttempt, Results, Traffic } from "@zml/simulator/backtest";
 import type { WindowFleet } from "./read-fleet.ts";
 import type { RecordedCharges } from "./recorded-charges.ts";
 
@@ -49,7 +49,9 @@ export interface RecordedWindow {
   /** By node and model: attempts that succeeded, of a sample of the window. */
   readonly attempts: ReadonlyMap<string, { node: number; model: number; attempts: RecordedAttempt[] }>;
   /** What ran shortly before the window, by time. */
-  readonly earlier: readonly EarlierCall[];
+  readonly earlier: readonly OutsideCall[];
+  /** What came shortly after it, by time. */
+  readonly later: readonly OutsideCall[];
   /** By node and model: capacities that decisions were made on, from when on, at least one. */
   readonly speeds: ReadonlyMap<string, readonly RecordedSpeed[]>;
   /** What answers were charged by. */

@@ -10,11 +10,7 @@ import { createServer as createNetServer, type ListenOptions, Server as NetServe
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { type SecureContextOptions, TLSSocket } from "node:tls";
-import { allowedModels } from "@zml/engine";
-import { ERRORS, type ErrorCode, errorBody } from "@zml/protocol/errors";
-import { REQUEST_ID_HEADER } from "@zml/protocol/wire";
-import { drainBody } from "./admission/read-body.ts";
-import { refusalOf } from "./admission/refuse-caller.ts";
+import { ERRORS } from "@zml/protocol/errors";
 import type { CallerRequest, CallerResponse } from "./caller.ts";
 import { ConnectionGate } from "./connection-gate.ts";
 import { allowOrigin } from "./cross-origin.ts";
@@ -22,14 +18,16 @@ import type { DataPlane } from "./data-plane.ts";
 import { DenseSet } from "./dense-set.ts";
 import { Exchange } from "./exchange.ts";
 import { CallerAnswer } from "./http1/caller-answer.ts";
+import { refuseConnection } from "./http1/refuse-connection.ts";
 import { CallerSessions, KEY_MARGIN_BYTES, type StreamCall } from "./http2/caller-sessions.ts";
 import { type ParserError, PREFACE_ERROR, takeOver } from "./http2/take-over.ts";
 import { createServer } from "./node-http.ts";
+import { OwnAnswers } from "./own-answers.ts";
 import { serveRequest } from "./request.ts";
-import { INFERENCE_ROUTES, LIVENESS_PATH, MODEL_PREFIX, MODELS_PATH, READINESS_PATH, shapeAt } from "./routes.ts";
+import { hasBody, hasOneHost, hasPlainFraming, pathOf } from "./request-head.ts";
+import { INFERENCE_ROUTES } from "./routes.ts";
 import { descriptorOf } from "./takeover/descriptor.ts";
 import type { ServerTls } from "./thread-messages.ts";
-import { requestIdOf } from "./trace-ids.ts";
 
 /** How often the server looks for heads and requests that are too slow, ms. */
 const CHECK_INTERVAL_MS = 1000;
@@ -43,6 +41,7 @@ export class DataServer {
     | TlsServer<typeof IncomingMessage, typeof CallerAnswer>;
   readonly #sessions: CallerSessions;
   readonly #gate: ConnectionGate;
+  readonly #answers: OwnAnswers;
   readonly #running = new DenseSet<Exchange>();
   /** Connections that end with the answer that is under way. */
   readonly #condemned = new WeakSet<Socket>();
@@ -77,6 +76,7 @@ export class DataServer {
       onCall: (call) => this.#serveStream(call),
     });
     this.#server = tls === null ? createServer(options) : this.#createTlsServer(options, tls, data.headMs);
+    this.#answers = new OwnAnswers(plane, () => !plane.isDraining || this.#isTakenOver);
     this.#gate = new ConnectionGate(plane.connections, plane.log, data);
     this.#limitConnections();
     this.#server.on("request", (request, response) => {
@@ -86,7 +86,7 @@ export class DataServer {
       if (!this.#isRefused(request, response)) this.#serve(request, response, () => response.writeContinue());
     });
     this.#server.on("checkExpectation", (request, response) => {
-      if (!this.#isRefused(request, response)) this.#refuseExpectation(request, response);
+      if (!this.#isRefused(request, response)) this.#answers.refuseExpectation(request, response);
     });
     this.#server.on("clientError", (error, socket) => this.#onClientError(error, socket));
   }
@@ -250,34 +250,29 @@ export class DataServer {
     if (isPlain && hasOneHost(request)) return false;
     if (!isPlain) this.#condemned.add(request.socket);
     response.setHeader("connection", "close");
-    this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+    this.#answers.refuse(request, response, "bad_request", ERRORS.bad_request.message());
     return true;
   }
 
   #serveStream({ request, response, isAcceptable, sendContinue }: StreamCall): void {
     const { expect } = request.headers;
-    if (!isAcceptable) this.#answer(request, response, "bad_request", ERRORS.bad_request.message());
+    if (!isAcceptable) this.#answers.refuse(request, response, "bad_request", ERRORS.bad_request.message());
     else if (expect === undefined) this.#serve(request, response, NOTHING);
     else if (expect.toLowerCase() === "100-continue") this.#serve(request, response, sendContinue);
-    else this.#refuseExpectation(request, response);
+    else this.#answers.refuseExpectation(request, response);
     // an answer that was given at once, by no exchange that would watch it
     if (response.writableEnded && response.socket !== null && response.socket.writableLength > 0) {
       response.socket.setTimeout(this.#plane.settings.timeouts.slowClientMs);
     }
   }
 
-  #refuseExpectation(request: CallerRequest, response: CallerResponse): void {
-    const expect = request.headers.expect ?? "";
-    this.#answer(request, response, "expectation_failed", ERRORS.expectation_failed.message({ expect }));
-  }
-
   #serve(request: CallerRequest, response: CallerResponse, beforeBody: () => void): void {
     if (allowOrigin(request, response, this.#plane.settings.data.corsOrigins)) return;
-    if (this.#refuseLargeHead(request, response)) return;
-    const { path } = splitTarget(request.url ?? "");
+    if (this.#answers.refuseLargeHead(request, response)) return;
+    const path = pathOf(request);
     const route = INFERENCE_ROUTES.get(path);
     if (route === undefined) {
-      this.#serveOther(request, response, path);
+      this.#answers.serve(request, response, path);
       return;
     }
     const plane = this.#plane;
@@ -291,7 +286,7 @@ export class DataServer {
       exchange.routing = { reason: "refused" };
       response.setHeader("allow", "POST");
       const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["POST"] });
-      exchange.fail("method_not_allowed", message, hasBody(request) ? this.#leaveBody(request) : {});
+      exchange.fail("method_not_allowed", message, hasBody(request) ? this.#answers.leaveBody(request) : {});
       return;
     }
     this.#running.add(exchange);
@@ -299,57 +294,9 @@ export class DataServer {
     serveRequest(plane, exchange, beforeBody).then(() => exchange.onceOver(() => this.#ended(exchange)));
   }
 
-  /** What the parser lets through beyond the limit, so that a caller whose key alone is that large hears of its key. */
-  #refuseLargeHead(request: CallerRequest, response: CallerResponse): boolean {
-    const { headerBytes } = this.#plane.settings.limits;
-    if (headLength(request) <= headerBytes) return false;
-    const caller = this.#plane.keys.identify(request.rawHeaders);
-    response.setHeader("connection", "close");
-    if (caller.kind === "invalid") {
-      const { code, message } = refusalOf(caller);
-      this.#answer(request, response, code, message);
-    } else {
-      const message = ERRORS.header_too_large.message({ limitBytes: headerBytes });
-      this.#answer(request, response, "header_too_large", message);
-    }
-    return true;
-  }
-
   #ended(exchange: Exchange): void {
     this.#running.delete(exchange);
     if (this.#running.size === 0) this.#onIdle?.();
-  }
-
-  #serveOther(request: CallerRequest, response: CallerResponse, path: string): void {
-    if (path === LIVENESS_PATH || path === READINESS_PATH) {
-      if (!isRead(request)) return this.#refuseMethod(request, response);
-      const isReady = path === LIVENESS_PATH || !this.#plane.isDraining || this.#isTakenOver;
-      response.writeHead(isReady ? 200 : 503, { "content-type": "text/plain" }).end(isReady ? "ok\n" : "draining\n");
-      return;
-    }
-    if (path === MODELS_PATH || path.startsWith(MODEL_PREFIX)) {
-      if (!isRead(request)) return this.#refuseMethod(request, response);
-      this.#serveModels(request, response, path);
-      return;
-    }
-    this.#answer(request, response, "not_found", ERRORS.not_found.message({ path }));
-  }
-
-  #serveModels(request: CallerRequest, response: CallerResponse, path: string): void {
-    const caller = this.#plane.keys.identify(request.rawHeaders);
-    if (caller.kind !== "known") {
-      const { code, message } = refusalOf(caller);
-      return this.#answer(request, response, code, message);
-    }
-    const names = allowedModels(this.#plane.directory.accounts.get(caller.rights.account), caller.rights);
-    if (path === MODELS_PATH) {
-      this.#sendJson(request, response, 200, { object: "list", data: names.map(modelObject) });
-      return;
-    }
-    const name = decodeName(path.slice(MODEL_PREFIX.length));
-    if (names.includes(name)) this.#sendJson(request, response, 200, modelObject(name));
-    else
-      this.#answer(request, response, "model_not_found", ERRORS.model_not_found.message({ model: name, known: names }));
   }
 
   /** An answer of this connection is under way: what came behind its request may not be answered into it. */
@@ -358,37 +305,6 @@ export class DataServer {
       if ((request.socket as unknown) === socket && response.headersSent) return true;
     }
     return false;
-  }
-
-  #refuseMethod(request: CallerRequest, response: CallerResponse): void {
-    response.setHeader("allow", "GET, HEAD");
-    const message = ERRORS.method_not_allowed.message({ method: request.method ?? "", allow: ["GET", "HEAD"] });
-    this.#answer(request, response, "method_not_allowed", message);
-  }
-
-  #answer(request: CallerRequest, response: CallerResponse, code: ErrorCode, message: string): void {
-    const shape = shapeAt(splitTarget(request.url ?? "").path);
-    this.#sendJson(request, response, ERRORS[code].status, errorBody(shape, code, { message }));
-  }
-
-  #sendJson(request: CallerRequest, response: CallerResponse, status: number, value: unknown): void {
-    const body = JSON.stringify(value);
-    response.setHeader(REQUEST_ID_HEADER, requestIdOf(request));
-    response.setHeader("content-type", "application/json");
-    response.setHeader("content-length", Buffer.byteLength(body));
-    if (!hasBody(request) || request.httpVersionMajor === 2) {
-      response.writeHead(status).end(body);
-      return;
-    }
-    response.writeHead(status, { connection: "close" }).write(body);
-    this.#leaveBody(request).closeAfter.then(() => response.end());
-  }
-
-  /** For an answer that comes before the body has been read. */
-  #leaveBody(request: CallerRequest): { mustClose: true; closeAfter: Promise<void> } {
-    const { data, limits } = this.#plane.settings;
-    const bounds = { limitBytes: limits.bodyBytes, deadlineMs: data.bodyMs };
-    return { mustClose: true, closeAfter: drainBody(request, bounds) };
   }
 
   #onClientError(error: ParserError, socket: Duplex): void {
@@ -406,18 +322,8 @@ export class DataServer {
       socket.destroy();
       return;
     }
-    const code = connectionErrorCode(error.code ?? "");
-    const message =
-      code === "header_too_large"
-        ? ERRORS.header_too_large.message({ limitBytes: this.#plane.settings.limits.headerBytes })
-        : code === "body_timeout"
-          ? ERRORS.body_timeout.message({ limitMs: this.#plane.settings.data.headMs })
-          : ERRORS.bad_request.message();
-    const body = JSON.stringify(errorBody("openai", code, { message }));
-    const { status } = ERRORS[code];
-    socket.end(
-      `HTTP/1.1 ${status} Error\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-    );
+    const { limits, data } = this.#plane.settings;
+    refuseConnection(socket, error.code ?? "", { headerBytes: limits.headerBytes, headMs: data.headMs });
   }
 }
 
@@ -447,67 +353,4 @@ function listenOn(server: NetServer, where: ListenOptions & { fd?: number }): Pr
 
 function secureContextOf({ cert, key, clientCa, minVersion }: ServerTls): SecureContextOptions {
   return { cert, key, minVersion: `TLSv${minVersion}`, ...(clientCa === null ? {} : { ca: clientCa }) };
-}
-
-function connectionErrorCode(code: string): "header_too_large" | "body_timeout" | "bad_request" {
-  switch (code) {
-    case "HPE_HEADER_OVERFLOW":
-      return "header_too_large";
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return "body_timeout";
-    default:
-      return "bad_request";
-  }
-}
-
-function splitTarget(target: string): { path: string } {
-  const query = target.indexOf("?");
-  return { path: query < 0 ? target : target.slice(0, query) };
-}
-
-/** RFC 9112, 3.2: no host, or several, is a bad request; HTTP/1.0 has none. */
-function hasOneHost({ rawHeaders, httpVersionMinor }: IncomingMessage): boolean {
-  let hosts = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] as string;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  return hosts === 1 || (hosts === 0 && httpVersionMinor === 0);
-}
-
-/** Characters of a request's fields and target, with what stands between them. */
-function headLength({ rawHeaders, url }: CallerRequest): number {
-  let length = url?.length ?? 0;
-  for (let at = 0; at < rawHeaders.length; at++) length += (rawHeaders[at] as string).length + 2;
-  return length;
-}
-
-/**
- * RFC 9112, 6.1: a transfer coding that is not known is refused. The parser takes whatever ends with `chunked`; a reader in
- * front of us that does not would see the end of the body elsewhere.
- */
-function hasPlainFraming({ headers }: IncomingMessage): boolean {
-  const coding = headers["transfer-encoding"];
-  return coding === undefined || coding.toLowerCase() === "chunked";
-}
-
-function hasBody({ headers }: CallerRequest): boolean {
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
-}
-
-function isRead(request: CallerRequest): boolean {
-  return request.method === "GET" || request.method === "HEAD";
-}
-
-function modelObject(name: string): Record<string, unknown> {
-  return { id: name, object: "model", created: 0, owned_by: "zml" };
-}
-
-/** Model names may hold slashes and anything else; a broken escape is a name that nothing has. */
-function decodeName(encoded: string): string {
-  try {
-    return decodeURIComponent(encoded);
-  } catch {
-    return encoded;
-  }
 }

@@ -15,7 +15,7 @@ import { ACCELERATOR_HEADER, POLICY_HEADER } from "@zml/protocol/wire";
 import type { DataPlane } from "../data-plane.ts";
 import type { ErrorOptions, Exchange } from "../exchange.ts";
 import type { CallerRights } from "./authenticate.ts";
-import type { BodyRefusal } from "./body-scanner.ts";
+import type { BodyRefusal } from "./body-scan.ts";
 import { limitLines, limitRefusal, refusalLines } from "./limit-answer.ts";
 import { promptMarksOf } from "./prompt-marks.ts";
 import { promptTokensAtLeast, promptTokensOf } from "./prompt-size.ts";

@@ -2,8 +2,8 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isModelName } from "../request-body/routing-fields.ts";
-import type { BodyScan, BodyScanOptions } from "./body-scanner.ts";
-import { BodyScanner } from "./body-scanner.ts";
+import type { BodyScan } from "./body-scan.ts";
+import { BodyScanner, type BodyScanOptions } from "./body-scanner.ts";
 
 function scanIn(pieces: readonly Buffer[], options?: BodyScanOptions): BodyScan {
   const scanner = new BodyScanner(options);

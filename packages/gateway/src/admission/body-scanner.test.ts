@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import type { BodyScan, BodyScanOptions } from "./body-scanner.ts";
-import { BodyScanner } from "./body-scanner.ts";
+import type { BodyScan } from "./body-scan.ts";
+import { BodyScanner, type BodyScanOptions } from "./body-scanner.ts";
 
 function scan(body: string | Buffer, options?: BodyScanOptions): BodyScan {
   const scanner = new BodyScanner(options);

@@ -4,16 +4,16 @@ import {
   HEAD_KEYS,
   type HeadKey,
   headKeyOf,
-  isModelName,
-  isObjectName,
   isPromptKey,
   RAW_KEY_BYTES,
   RAW_VALUE_BYTES,
   ROUTING_FIELDS,
   unescapeJson,
 } from "../request-body/routing-fields.ts";
+import { type BodyRefusal, type BodyScan, refusal } from "./body-scan.ts";
 import { NestedJson } from "./nested-json.ts";
 import type { PromptPart } from "./prompt-marks.ts";
+import { RoutingValues } from "./routing-values.ts";
 import { forgetWords, skipStringBody, skipStringWithEscapes } from "./string-skip.ts";
 import { UTF8_OK, Utf8Check } from "./utf8-check.ts";
 
@@ -27,60 +27,8 @@ export interface BodyScanOptions {
   readonly checkHints?: boolean;
 }
 
-export type BodyRefusalCode =
-  | "invalid_json"
-  | "body_empty"
-  | "body_not_object"
-  | "missing_model"
-  | "invalid_model"
-  | "duplicate_field"
-  | "invalid_field";
-
-/** Why a body cannot be routed. The message holds offsets and field names, never text of the body. */
-export interface BodyRefusal {
-  readonly ok: false;
-  readonly code: BodyRefusalCode;
-  readonly message: string;
-  /** Byte of the body at which it was noticed. */
-  readonly offset: number;
-  /** The routing field at fault, where there is one. */
-  readonly field: RoutingField | null;
-  /** What the field, or the byte, should have been; for a message of the caller's own. */
-  readonly expected: string | null;
-}
-
-/** What routing needs to know of a body that is valid JSON. */
-export interface RoutableBody {
-  readonly ok: true;
-  readonly model: string;
-  /** False when absent or null. */
-  readonly stream: boolean;
-  /** Smallest positive token limit of the body; NaN when there is none (a negative one means "no limit"). */
-  readonly maxTokens: number;
-  /** Answers asked for; 1 when absent or null. */
-  readonly n: number;
-  readonly policy: string | null;
-  readonly accelerator: string | null;
-  /** Content parts of the prompt that are images. */
-  readonly images: number;
-  /** Bytes of the prompt's texts (`messages`, `input`), escapes as they stand; without base64. */
-  readonly textBytes: number;
-  /** Bytes of base64 in nested members: images, sound, files. */
-  readonly opaqueBytes: number;
-  /** The members that the prompt is made of, in their order. */
-  readonly promptParts: readonly PromptPart[];
-  /** Every routing field that stands in the body, in its order; nulls too. */
-  readonly spans: readonly FieldSpan[];
-  readonly bodyBytes: number;
-}
-
-export type BodyScan = RoutableBody | BodyRefusal;
-
 /** A span whose member has not been followed by anything yet. */
 type OpenSpan = { -readonly [Key in keyof FieldSpan]: FieldSpan[Key] };
-
-/** Answers that a body may ask for (`n`). OpenAI's bound is 128; what goes far beyond is a mistake, or an attack. */
-const ANSWERS_MAX = 1024;
 
 /** Parts of a prompt that are told: more of them are repetitions. */
 const PROMPT_PARTS_MAX = 16;
@@ -146,7 +94,6 @@ const NOTHING = Buffer.alloc(0);
  * A body that is not JSON is `invalid_json` even if a routing field was wrong before.
  */
 export class BodyScanner {
-  readonly #checkHints: boolean;
   readonly #utf8 = new Utf8Check();
   readonly #nested: NestedJson;
   /** Where the value stands that is read: false before and in a root that is no object, true in the root object. */
@@ -179,19 +126,13 @@ export class BodyScanner {
   #openSpan = -1;
   #spans: OpenSpan[] = [];
 
-  #model: string | null = null;
-  #stream = false;
-  #maxTokens = Number.NaN;
-  #n = 1;
-  #policy: string | null = null;
-  #accelerator: string | null = null;
+  readonly #values: RoutingValues;
   #rootIsObject = false;
 
   #syntax: BodyRefusal | null = null;
-  #issue: BodyRefusal | null = null;
 
   constructor(options: BodyScanOptions = {}) {
-    this.#checkHints = options.checkHints ?? true;
+    this.#values = new RoutingValues(options.checkHints ?? true);
     this.#nested = new NestedJson((options.maxDepth ?? DEFAULT_MAX_DEPTH) - 1);
   }
 
@@ -227,22 +168,23 @@ export class BodyScanner {
     }
     if (this.#syntax !== null) return this.#syntax;
     if (!this.#rootIsObject) return refusal("body_not_object", "the body must be a JSON object", 0);
-    if (this.#issue !== null) return this.#issue;
-    if (this.#model === null) {
+    const { model, stream, maxTokens, n, policy, accelerator, issue } = this.#values;
+    if (issue !== null) return issue;
+    if (model === null) {
       return refusal("missing_model", 'the body has no "model"; name the model to use', bytes, "model");
     }
     return {
       ok: true,
-      model: this.#model,
-      stream: this.#stream,
-      maxTokens: this.#maxTokens,
-      n: this.#n,
+      model,
+      stream,
+      maxTokens,
+      n,
       images: this.#nested.contents.images,
       textBytes: this.#nested.contents.textBytes,
       opaqueBytes: this.#nested.contents.opaqueBytes,
       promptParts: this.#promptParts,
-      policy: this.#policy,
-      accelerator: this.#accelerator,
+      policy,
+      accelerator,
       spans: this.#spans,
       bodyBytes: bytes,
     };
@@ -438,7 +380,7 @@ export class BodyScanner {
     if (this.#field >= 0) {
       const field = ROUTING_FIELDS[this.#field] as RoutingField;
       this.#field = -1;
-      this.#readField(field, kind, raw);
+      this.#values.read(field, kind, this.#textOf(kind, raw), this.#keyStart, hasField(this.#spans, field));
       this.#openSpan = this.#spans.length;
       this.#spans.push({
         field,
@@ -462,88 +404,17 @@ export class BodyScanner {
     this.#comma = offset;
   }
 
-  #readField(field: RoutingField, kind: JsonKind, raw: Buffer): void {
-    const isHint = field === "policy" || field === "accelerator";
-    const isChecked = !isHint || this.#checkHints;
-    if (isChecked && hasField(this.#spans, field)) {
-      return this.#refuseField("duplicate_field", field, `"${field}" stands more than once in the body; send it once`);
-    }
-    if (kind === "null" && field !== "model") {
-      if (isHint) this.#setHint(field, null);
-      return;
-    }
-    switch (field) {
-      case "model":
-        this.#model = kind === "string" ? this.#text(raw) : null;
-        if (this.#model === null || !isModelName(this.#model)) {
-          this.#refuseField(
-            "invalid_model",
-            field,
-            '"model" must be a string of 1 to 256 bytes without control characters',
-          );
-        }
-        return;
-      case "stream":
-        this.#stream = kind === "true";
-        if (kind !== "true" && kind !== "false") {
-          this.#refuseValue(field, "true or false");
-        }
-        return;
-      case "policy":
-      case "accelerator": {
-        const text = kind === "string" ? this.#text(raw) : null;
-        const isName = text !== null && isObjectName(text);
-        if (!isName && this.#checkHints) {
-          return this.#refuseValue(field, "a string of 1 to 128 bytes");
-        }
-        return this.#setHint(field, isName ? text : null);
-      }
-      default: {
-        const value = kind === "number" && raw.length <= RAW_VALUE_BYTES ? Number(raw.toString("latin1")) : Number.NaN;
-        if (!Number.isSafeInteger(value)) return this.#refuseValue(field, "an integer");
-        if (field === "n") {
-          if (value < 1 || value > ANSWERS_MAX) return this.#refuseValue(field, `an integer from 1 to ${ANSWERS_MAX}`);
-          this.#n = value;
-        } else if (value > 0 && !(value >= this.#maxTokens)) {
-          // 0 and negative limits mean different things to different engines: the node says what it makes of them.
-          this.#maxTokens = value;
-        }
-      }
-    }
-  }
-
-  #setHint(field: "policy" | "accelerator", value: string | null): void {
-    if (field === "policy") this.#policy = value;
-    else this.#accelerator = value;
-  }
-
-  #text(raw: Buffer): string | null {
+  /** What a token means, within what a routing field may hold. */
+  #textOf(kind: JsonKind, raw: Buffer): string | null {
     if (raw.length > RAW_VALUE_BYTES) return null;
-    return this.#tokenEscaped ? unescapeJson(raw) : raw.toString("utf8");
-  }
-
-  #refuseField(code: BodyRefusalCode, field: RoutingField, message: string): void {
-    this.#issue ??= refusal(code, message, this.#keyStart, field);
-  }
-
-  #refuseValue(field: RoutingField, expected: string): void {
-    this.#issue ??= refusal("invalid_field", `"${field}" must be ${expected}`, this.#keyStart, field, expected);
+    if (kind === "string") return this.#tokenEscaped ? unescapeJson(raw) : raw.toString("utf8");
+    return kind === "number" ? raw.toString("latin1") : null;
   }
 
   #refuseSyntax(offset: number, expected: string): void {
     const message = `the body is not valid JSON: expected ${expected} at byte ${offset}`;
     this.#syntax ??= refusal("invalid_json", message, offset, null, expected);
   }
-}
-
-function refusal(
-  code: BodyRefusalCode,
-  message: string,
-  offset: number,
-  field: RoutingField | null = null,
-  expected: string | null = null,
-): BodyRefusal {
-  return { ok: false, code, message, offset, field, expected };
 }
 
 /** Whether a body may end here; a bare number ends with the body. */

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { RoutableBody } from "./body-scanner.ts";
+import type { RoutableBody } from "./body-scan.ts";
 import { BodyScanner } from "./body-scanner.ts";
 
 function scanIn(pieces: readonly Buffer[]): RoutableBody {

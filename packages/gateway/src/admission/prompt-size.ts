@@ -1,6 +1,6 @@
 /** Tokens of a prompt, from what the scan of its body saw. */
 
-import type { RoutableBody } from "./body-scanner.ts";
+import type { RoutableBody } from "./body-scan.ts";
 
 /** Bytes of a JSON body per prompt token: four bytes of English text a token, and little else in a body but base64. */
 const BYTES_PER_TOKEN = 4;

@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable, Transform } from "node:stream";
 import type { Deadline, Deadlines } from "../deadlines.ts";
-import type { BodyRefusal, BodyScanOptions, RoutableBody } from "./body-scanner.ts";
-import { BodyScanner } from "./body-scanner.ts";
+import type { BodyRefusal, RoutableBody } from "./body-scan.ts";
+import { BodyScanner, type BodyScanOptions } from "./body-scanner.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { ContentEncoding } from "./content-decoding.ts";
 import { createDecoder, encodingOf } from "./content-decoding.ts";

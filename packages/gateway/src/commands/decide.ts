@@ -3,7 +3,8 @@
 import type { Endpoint } from "@zml/engine";
 import { MAX_GPU_HOUR_USD } from "@zml/protocol";
 import type { DecisionJson } from "@zml/protocol/admin";
-import { BodyScanner, type RoutableBody } from "../admission/body-scanner.ts";
+import type { RoutableBody } from "../admission/body-scan.ts";
+import { BodyScanner } from "../admission/body-scanner.ts";
 import { promptTokensAtLeast, promptTokensOf } from "../admission/prompt-size.ts";
 import { explainText, verdictText } from "../evidence/explain.ts";
 import { type AdminProblem, errorLine } from "./admin-problem.ts";

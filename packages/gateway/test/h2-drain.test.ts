@@ -19,7 +19,7 @@ const TLS = {
 };
 
 /** A gateway, a connection to it that has been answered once, and how to let the node answer what is held. */
-async function begin(t: TestContext, { isTls = false } = {}) {
+async function begin(t: TestContext, { isTls = false, keepAliveMs = 60_000 } = {}) {
   let open = (): void => {};
   const opened = new Promise<void>((resolve) => {
     open = resolve;
@@ -28,7 +28,10 @@ async function begin(t: TestContext, { isTls = false } = {}) {
     if (call.body.includes('"held"')) await opened;
     return healthy("a")(call, index);
   });
-  const plane = await startPlane([{ id: "a", url: node.url }], isTls ? { tls: TLS.server } : {});
+  const plane = await startPlane([{ id: "a", url: node.url }], {
+    file: { data: { keep_alive_ms: keepAliveMs } },
+    ...(isTls ? { tls: TLS.server } : {}),
+  });
   t.after(async () => {
     await plane.stop();
     await node.stop();
@@ -111,6 +114,37 @@ test("behind the last GOAWAY nothing is begun", async (t) => {
   assert.equal(await client.goaway(), NO_ERROR);
   assert.equal(client.frames.filter(({ stream }) => stream === 5).length, 0);
   assert.equal(await drained, 0);
+});
+
+test("an idle connection that asks nothing ends, whether its caller answers the PING or not", async (t) => {
+  const { client } = await begin(t, { keepAliveMs: 100 });
+  assert.equal(await client.goaway(), NO_ERROR);
+  assert.deepEqual(lastStreams(client), [HIGHEST_STREAM, 1]);
+});
+
+test("a request that crosses the GOAWAY of an idle connection is served, and is its last one", async (t) => {
+  const { client, plane } = await begin(t, { keepAliveMs: 100 });
+  await client.waitFor(ofGoaway, "a GOAWAY");
+  client.post(3, chatBody());
+  await client.answered(3);
+  await answerPing(client);
+  assert.equal(await client.goaway(), NO_ERROR);
+  assert.deepEqual(lastStreams(client), [HIGHEST_STREAM, 3]);
+  await plane.settled();
+});
+
+test("a caller who goes on asking behind that GOAWAY has no connection for ever", async (t) => {
+  const { client, plane } = await begin(t, { keepAliveMs: 20 });
+  await client.waitFor(ofGoaway, "a GOAWAY");
+  for (let stream = 3; !client.isClosed; stream += 2) {
+    assert.ok(stream < 2000, "it is served on and on");
+    client.post(stream, chatBody());
+    const isAnswered = ({ stream: id, flags }: Frame): boolean => id === stream && (flags & FLAG.endStream) !== 0;
+    await until(() => client.isClosed || lastStreams(client).length > 1 || client.frames.some(isAnswered), "an answer");
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+  assert.equal(await client.goaway(), NO_ERROR);
+  await plane.settled();
 });
 
 test("under TLS, a takeover lets an idle connection ask once more, and says that it ends before it answers", async (t) => {

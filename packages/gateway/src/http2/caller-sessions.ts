@@ -209,6 +209,13 @@ class CallerSession {
     return told;
   }
 
+  /** It has been idle for long enough: as a drain, for this one. */
+  #retire(): void {
+    if (this.#socket instanceof TLSSocket) this.#close();
+    // who goes on asking is told once, and closed all the same
+    else if (this.#closing === null) this.#giveNotice(false);
+  }
+
   #giveNotice(isPolite: boolean): void {
     this.#socket.write(GOAWAY_NOTICE);
     this.#closeIn(isPolite ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
@@ -256,7 +263,7 @@ class CallerSession {
       this.#streams -= 1;
       if (this.#streams > 0 || this.#isEnded) return;
       if (this.#isClosing || this.#session.destroyed) this.#endWithin(CLOSE_MS);
-      else this.#idle = this.#deadlines.start(this.#limits.keepAliveMs, () => this.#close());
+      else this.#idle = this.#deadlines.start(this.#limits.keepAliveMs, () => this.#retire());
     });
     const response = new StreamResponse(stream, headers[":method"] === "HEAD");
     this.#onCall({

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import type { FleetReportJson } from "../../src/control/fleet-report.ts";
 
 const ZML = join(import.meta.dirname, "../../bin/zml.mjs");
@@ -26,6 +27,8 @@ export interface GatewayProcess {
   rssMib(): number;
   /** Open sockets of the process. */
   sockets(): number;
+  /** Each further line of its standard output. */
+  onLine(listener: (line: string) => void): void;
   /** Ends it as an operator would. Returns its exit code, null when a signal had to end it. */
   stop(): Promise<number | null>;
 }
@@ -90,6 +93,9 @@ export async function startGatewayProcess(
       return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
     },
     sockets: () => socketsOf(child.pid),
+    onLine(listener) {
+      if (child.stdout !== null) createInterface({ input: child.stdout }).on("line", listener);
+    },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
       child.kill("SIGTERM");

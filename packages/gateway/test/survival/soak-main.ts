@@ -40,12 +40,11 @@ function tableOf(one: SoakReport): string {
     ["changes of the list of nodes", one.listsChanged],
     ["double-booked", one.doubleBooked],
     ["leaked bookings", one.leakedBookings],
-    [
-      "memory without deaths of threads, MB per hour",
-      `${one.memoryMbPerHour.toFixed(0)} ± ${one.memoryMbPerHourWithin.toFixed(0)}`,
-    ],
+    ["seconds without deaths of threads, warmed up", one.quietSeconds.toFixed(0)],
+    ["  live heaps, MB per hour", slope(one.liveMbPerHour, one.liveMbPerHourWithin)],
+    ["  memory, MB per hour", slope(one.memoryMbPerHour, one.memoryMbPerHourWithin)],
     ["memory per killed thread, MB", `${one.memoryMbPerKill.toFixed(1)} ± ${one.memoryMbPerKillWithin.toFixed(1)}`],
-    ["memory at the end, MiB", one.rssEndMib.toFixed(0)],
+    ["live heaps and memory at the end, MiB", `${one.liveEndMib.toFixed(0)}, ${one.rssEndMib.toFixed(0)}`],
     ["delay of the control thread's loop, P99, ms", one.controlDelayP99Ms.toFixed(1)],
     ["answer of a probe by a worker, P99, ms", one.dataDelayP99Ms.toFixed(1)],
     ["answers, P50 and P99, ms", `${one.latencyP50Ms.toFixed(0)}, ${one.latencyP99Ms.toFixed(0)}`],
@@ -54,4 +53,8 @@ function tableOf(one: SoakReport): string {
   ];
   const width = Math.max(...rows.map(([name]) => name.length));
   return `${rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`).join("\n")}\n`;
+}
+
+function slope(mbPerHour: number, within: number): string {
+  return `${mbPerHour.toFixed(0)} ± ${within.toFixed(0)}`;
 }

@@ -12,5 +12,6 @@ test("while nodes fail, threads die and the configuration changes, no request is
   assert.equal(report.leakedBookings, 0);
   assert.equal(report.exitCode, 0, "it ends cleanly");
   assert.ok(report.ends.answered > 50, `${report.ends.answered} were answered`);
+  assert.ok(report.liveEndMib > 20 && report.liveEndMib < report.rssEndMib, `${report.liveEndMib} MiB live`);
   for (const count of [report.faults, report.threadsKilled, report.reloads, report.listsChanged]) assert.ok(count > 0);
 });

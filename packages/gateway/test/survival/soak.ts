@@ -11,6 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { comesTrue, type GatewayProcess, startGatewayProcess } from "./gateway-process.ts";
 import { Seeded } from "./seeded.ts";
 import { type Asked, Callers, type End } from "./soak-callers.ts";
+import type { LiveHeap } from "./soak-heap.ts";
 import { FAULTS, SoakNode } from "./soak-node.ts";
 
 export interface SoakOptions {
@@ -34,13 +35,23 @@ export interface SoakReport {
   readonly doubleBooked: number;
   /** Requests in flight or parked once nobody asked any more. */
   readonly leakedBookings: number;
-  /** Slope of the resident memory over the second third, in which no thread is killed, MB per hour, with half of its 95 % interval. */
+  /** In which slopes are taken: no thread is killed in them, and those before have warmed up. */
+  readonly quietSeconds: number;
+  /**
+   * Slopes over that, MB per hour, each with half of its 95 % interval. Live: what the control thread's and the workers' heaps
+   * hold after a collection, with the buffers of their objects. Memory: resident, with those collections each five seconds;
+   * without them it goes up and down with V8's garbage, by more than any leak.
+   */
+  readonly liveMbPerHour: number;
+  readonly liveMbPerHourWithin: number;
   readonly memoryMbPerHour: number;
   readonly memoryMbPerHourWithin: number;
-  /** What each thread that is killed in the last third adds to that, MB, and within what. NaN: none was. */
+  /** What each thread that is killed after that adds to that, MB, and within what. NaN: none was. */
   readonly memoryMbPerKill: number;
   readonly memoryMbPerKillWithin: number;
   readonly rssEndMib: number;
+  /** NaN: no collection was waited for. */
+  readonly liveEndMib: number;
   readonly controlDelayP99Ms: number;
   /** Of a request to a probe of the data port, which a worker's event loop answers. */
   readonly dataDelayP99Ms: number;
@@ -60,6 +71,10 @@ const MAX_IN_FLIGHT = 12;
 /** A thread that died takes its connections with it: within this time its callers have seen so, ms. */
 const DEATH_MS = 2_000;
 const TROUBLES_MAX = 20;
+/** Shares of the time: no thread is killed, and from `warm` on those that were started last have warmed up. */
+const QUIET = { from: 1 / 3, warm: 1 / 2, to: 5 / 6 };
+/** How often all threads collect their garbage, s: each costs a worker some 20 ms of CPU. */
+const COLLECT_EVERY_S = 5;
 /** So few that all memory of the rings is in use within seconds: until then each decision takes some for the first time. */
 const RING_RECORDS = 1024;
 
@@ -83,6 +98,10 @@ class SoakRun {
   readonly #latencies: number[] = [];
   readonly #probes: number[] = [];
   readonly #memory: { atS: number; mib: number; kills: number }[] = [];
+  readonly #live: { atS: number; mib: number }[] = [];
+  /** Since the last order to collect: what the threads hold, and when that was. */
+  readonly #heaps = new Map<string, LiveHeap>();
+  #heapsAtS = Number.NEGATIVE_INFINITY;
   readonly #troubles: string[] = [];
   #gateway: GatewayProcess | null = null;
   #callers: Callers | null = null;
@@ -124,6 +143,10 @@ class SoakRun {
     this.#startMs = performance.now();
     const end = AbortSignal.timeout(durationMs);
     this.#callers?.start();
+    gateway.onLine((line) => {
+      const [, text] = /^heap (.*)$/.exec(line) ?? [];
+      if (text !== undefined) this.#noteHeap(JSON.parse(text) as LiveHeap);
+    });
     await Promise.all([this.#makeTrouble(end), this.#watch(end)]);
     const seconds = (performance.now() - this.#startMs) / 1000;
     for (const node of this.#nodes) await node.heal();
@@ -142,11 +165,12 @@ class SoakRun {
     // the threads that were told to die are no fault
     const faults = gateway.faults.filter((line) => !line.includes("told to die"));
     const requests = Object.values(this.#ends).reduce((sum, count) => sum + count, 0);
-    const third = (which: number) => this.#memory.filter(({ atS }) => Math.floor((3 * atS) / seconds) === which);
-    const { slope, within } = slopeOf(third(1));
-    const last = third(2);
+    const isWarm = ({ atS }: { atS: number }) => atS >= QUIET.warm * seconds && atS < QUIET.to * seconds;
+    const live = slopeOf(this.#live.filter(isWarm));
+    const { slope, within } = slopeOf(this.#memory.filter(isWarm));
+    const last = this.#memory.filter(({ atS }) => atS >= QUIET.to * seconds);
     const killing = slopeOf(last);
-    const perKill = seconds / 3 / ((last.at(-1)?.kills ?? 0) - (last[0]?.kills ?? 0));
+    const perKill = ((1 - QUIET.to) * seconds) / ((last.at(-1)?.kills ?? 0) - (last[0]?.kills ?? 0));
     const killMib = Number.isFinite(perKill) ? perKill * (killing.slope - slope) : Number.NaN;
     const exitCode = await gateway.stop();
     return {
@@ -161,11 +185,15 @@ class SoakRun {
       listsChanged: this.#lists,
       doubleBooked: this.#nodes.reduce((sum, node) => sum + node.doubleBooked, 0),
       leakedBookings,
+      quietSeconds: (QUIET.to - QUIET.warm) * seconds,
+      liveMbPerHour: live.slope * 3600 * 1.048576,
+      liveMbPerHourWithin: live.within * 3600 * 1.048576,
       memoryMbPerHour: slope * 3600 * 1.048576,
       memoryMbPerHourWithin: within * 3600 * 1.048576,
       memoryMbPerKill: killMib * 1.048576,
       memoryMbPerKillWithin: perKill * Math.hypot(killing.within, within) * 1.048576,
       rssEndMib,
+      liveEndMib: this.#live.at(-1)?.mib ?? Number.NaN,
       controlDelayP99Ms: delayP99 ?? Number.NaN,
       dataDelayP99Ms: quantile(this.#probes, 0.99),
       latencyP50Ms: quantile(this.#latencies, 0.5),
@@ -186,6 +214,19 @@ class SoakRun {
   get #gate(): GatewayProcess {
     if (this.#gateway === null) throw new Error("the run has not started");
     return this.#gateway;
+  }
+
+  /** What all threads hold at one order; nothing while one of them is away. */
+  #noteHeap(heap: LiveHeap): void {
+    this.#heaps.set(heap.thread, heap);
+    if (this.#heaps.size !== WORKERS + 1) return;
+    let bytes = 0;
+    for (const { heapBytes, externalBytes } of this.#heaps.values()) bytes += heapBytes + externalBytes;
+    this.#live.push({ atS: this.#heapsAtS, mib: bytes / 1024 ** 2 });
+  }
+
+  get #atS(): number {
+    return (performance.now() - this.#startMs) / 1000;
   }
 
   #note({ kind, end, ms, what }: Asked): void {
@@ -209,9 +250,10 @@ class SoakRun {
     }
   }
 
-  /** In the second third no thread is killed, so that what a death costs can be told from what time costs. */
+  /** For a half of the time no thread is killed, so that what a death costs can be told from what time costs. */
   get #mayKill(): boolean {
-    return Math.floor((3 * (performance.now() - this.#startMs)) / this.#options.durationMs) !== 1;
+    const share = (performance.now() - this.#startMs) / this.#options.durationMs;
+    return share < QUIET.from || share >= QUIET.to;
   }
 
   async #breakNode(node: SoakNode, fault: (typeof FAULTS)[number], end: AbortSignal): Promise<void> {
@@ -258,13 +300,17 @@ class SoakRun {
 
   async #watch(end: AbortSignal): Promise<void> {
     while (!end.aborted) {
+      if (this.#atS - this.#heapsAtS >= COLLECT_EVERY_S) {
+        this.#heaps.clear();
+        this.#heapsAtS = this.#atS;
+        this.#gate.child.stdin?.write("heap\n");
+      }
       await delay(250, undefined, { signal: end }).catch(() => undefined);
       const { exitCode, signalCode } = this.#gate.child;
       if (exitCode !== null || signalCode !== null) {
         throw new Error(`the process ended with ${exitCode ?? signalCode}: ${this.#gate.log.slice(-8).join("\n")}`);
       }
-      const atS = (performance.now() - this.#startMs) / 1000;
-      this.#memory.push({ atS, mib: this.#gate.rssMib(), kills: this.#kills });
+      this.#memory.push({ atS: this.#atS, mib: this.#gate.rssMib(), kills: this.#kills });
       const askedAtMs = performance.now();
       const url = `http://127.0.0.1:${this.#gate.dataPort}/healthz`;
       const isAnswered = await fetch(url, { signal: AbortSignal.timeout(10_000) }).then(

@@ -98,6 +98,8 @@ export class AnswerPieces {
 
   readonly #onTaken = (): void => {
     this.#isHanding = false;
+    // the pieces of a stream that ends early come back at once, before it says that it has closed
+    if (this.#stream.destroyed) return this.drop();
     const isPrompt = performance.now() - this.#handedAtMs <= PROMPT_MS;
     this.#pieceBytes = isPrompt ? Math.min(PIECE_BYTES_MAX, 2 * this.#pieceBytes) : PIECE_BYTES_MIN;
     if (this.#heldBytes > 0) return this.#handOn();

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { identity, pem } from "./certificates.ts";
-import { FLAG, FRAME, type Frame, FrameClient, frame, postFrames } from "./h2-frames.ts";
+import { FLAG, FRAME, type Frame, FrameClient, frame, PREFACE, postFrames } from "./h2-frames.ts";
 import { type PlaneFixture, startPlane, until } from "./plane-fixture.ts";
 import { chatBody } from "./raw-client.ts";
 import { healthy, startScriptedNode } from "./scripted-node.ts";
@@ -115,6 +115,40 @@ test("behind the last GOAWAY nothing is begun", async (t) => {
   assert.equal(client.frames.filter(({ stream }) => stream === 5).length, 0);
   assert.equal(await drained, 0);
 });
+
+for (const isTakenOver of [false, true]) {
+  const what = isTakenOver ? "a takeover" : "a drain";
+
+  test(`a connection whose first bytes come in ${what} hears our settings before its GOAWAY, and is served`, async (t) => {
+    const { plane, client } = await begin(t);
+    // a drain waits for those alone whom it knows
+    if (isTakenOver) client.close();
+    const late = await FrameClient.connect(plane.port);
+    t.after(() => late.close());
+    const drained = plane.server.drain(10_000, isTakenOver);
+    late.send(PREFACE, frame(FRAME.settings, 0, 0), ...postFrames(1, chatBody()));
+    await late.answered(1);
+    assert.equal(late.frames[0]?.type, FRAME.settings);
+    late.send(frame(FRAME.settings, FLAG.ack, 0));
+    await answerPing(late);
+    assert.equal(await late.goaway(), NO_ERROR);
+    assert.deepEqual(lastStreams(late), [HIGHEST_STREAM, 1]);
+    assert.equal(await drained, 0);
+  });
+
+  test(`one that comes in ${what} and never takes our settings ends, too`, async (t) => {
+    const { plane, client } = await begin(t);
+    // a drain waits for those alone whom it knows
+    if (isTakenOver) client.close();
+    const late = await FrameClient.connect(plane.port);
+    t.after(() => late.close());
+    const drained = plane.server.drain(10_000, isTakenOver);
+    late.send(PREFACE, frame(FRAME.settings, 0, 0));
+    assert.equal(await late.goaway(), NO_ERROR);
+    assert.equal(late.frames[0]?.type, FRAME.settings);
+    assert.equal(await drained, 0);
+  });
+}
 
 test("an idle connection that asks nothing ends, whether its caller answers the PING or not", async (t) => {
   const { client } = await begin(t, { keepAliveMs: 100 });

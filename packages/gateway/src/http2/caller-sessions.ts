@@ -217,8 +217,15 @@ class CallerSession {
   }
 
   #giveNotice(isPolite: boolean): void {
-    this.#socket.write(GOAWAY_NOTICE);
     this.#closeIn(isPolite ? GOAWAY_HEARD_MS : GOAWAY_ROUND_TRIP_MS);
+    // the first frame of a connection is our SETTINGS (RFC 9113, 3.4), which `nghttp2` may not have sent so far
+    if (this.#session.pendingSettingsAck) this.#session.once("localSettings", () => this.#sendNotice(isPolite));
+    else this.#sendNotice(isPolite);
+  }
+
+  #sendNotice(isPolite: boolean): void {
+    if (this.#isClosing || this.#session.destroyed) return;
+    this.#socket.write(GOAWAY_NOTICE);
     // a client may answer the PING before it sends what it has already begun, which is served where there is time
     this.#session.ping(() => this.#closeIn(isPolite ? GOAWAY_ROUND_TRIP_MS : 0));
   }

@@ -17,6 +17,8 @@ export interface Asked {
 
 /** An answer that has not ended after this long is lost, ms. */
 const ANSWER_MS_MAX = 30_000;
+/** Error code of HTTP/2: nothing of the request was looked at. */
+const REFUSED_STREAM = 7;
 
 export interface CallersOptions {
   readonly port: number;
@@ -39,6 +41,8 @@ export class Callers {
   readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: 256 });
   readonly #fresh = new Agent({ keepAlive: false });
   #session: ClientHttp2Session | null = null;
+  /** The highest stream that a session was told it may be served. */
+  readonly #served = new WeakMap<ClientHttp2Session, number>();
   #isStopping = false;
   #running: Promise<unknown> = Promise.resolve();
   #asked = 0;
@@ -145,7 +149,8 @@ export class Callers {
       let text = "";
       let status = 0;
       const fail = (why: string): void => resolve({ status, text, fault: why });
-      const stream = this.#connection().request({
+      const session = this.#connection();
+      const stream = session.request({
         ":method": "POST",
         ":path": path,
         "content-type": "application/json",
@@ -163,7 +168,12 @@ export class Callers {
       stream.on("end", () => {
         hasEnded = true;
       });
-      stream.on("error", (error: Error) => fail(error.message));
+      stream.on("error", (error: Error) => {
+        // nghttp2 sends no request once it has read a GOAWAY; of one with a higher id, that was this side's choice
+        const isUnsent = stream.rstCode === REFUSED_STREAM && (this.#served.get(session) ?? 0) >= (stream.id ?? 0);
+        if (isUnsent && abort?.aborted !== true) resolve(this.#askHttp2(path, body, abort));
+        else fail(error.message);
+      });
       stream.on("close", () => {
         clearTimeout(timer);
         if (hasEnded && stream.rstCode === 0) resolve({ status, text, fault: null });
@@ -177,7 +187,8 @@ export class Callers {
     if (this.#session === null || this.#session.closed || this.#session.destroyed) {
       const session = connect(`http://127.0.0.1:${this.#options.port}`);
       session.on("error", () => undefined);
-      session.on("goaway", () => {
+      session.on("goaway", (_code, lastStream) => {
+        this.#served.set(session, lastStream);
         if (this.#session === session) this.#session = null;
       });
       this.#session = session;

@@ -40,10 +40,16 @@ const WAYS = 4;
 
 /** Unit of a holder's clock, tokens: half a block would tell more than the memory of a node does. */
 const CLOCK_BITS = 11;
-/** Clocks are told apart modulo 2^16 units, 134 million tokens; what looks older than half of that is taken for gone. */
+/**
+ * Clocks are told apart modulo 2^16 units, 134 million tokens. What looks older than a sixteenth of that, as much as the
+ * largest nodes hold, is taken for gone.
+ */
 const CLOCK_MASK = 0xffff;
-const GONE_UNITS = 0x8000;
-/** What is added to a clock for a cache that was lost. */
+const GONE_UNITS = 0x1000;
+/**
+ * What is added to a clock for a cache that was lost. One crash is noticed several times, by calls that break and by polls,
+ * and a node may crash again within the hour: fifteen of these do not come round.
+ */
 export const CACHE_LOST_TOKENS = GONE_UNITS << CLOCK_BITS;
 
 /** An entry that nobody used for so long is void, ticks: an hour, in which no clock comes round. */

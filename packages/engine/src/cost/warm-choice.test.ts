@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { findWarmNodes } from "../availability/warm-nodes.ts";
 import { PLACEMENTS_PER_NODE } from "../bounds.ts";
 import { decide } from "../decide.ts";
 import { createDecision } from "../decision.ts";
@@ -25,11 +26,12 @@ function marks(shared = 8): PromptMarks {
 }
 
 function setUp(policy: PolicySpec = {}, nodes = 3) {
+  const prefixes = createPrefixTable({ entries: 1_024, key: 11 });
   const fleet = buildFleet({
     nodes: Array.from({ length: nodes }, () => ({ family: "A" })),
     policies: [{ ttftTargetMs: 2_000, tokenTargetMs: 60, estimator: "predictive", ...policy }],
     models: [{ meanOutputTokens: OUTPUT }],
-    prefixes: createPrefixTable({ entries: 1_024, key: 11 }),
+    prefixes,
   });
   const { table } = fleet;
   table.meanPromptTokens[0] = PROMPT;
@@ -55,7 +57,7 @@ function setUp(policy: PolicySpec = {}, nodes = 3) {
     assert.ok(booking !== null);
     return { booking, decision, request, row: decision.row, end: () => releaseBooking(table, 0, booking, nowMs) };
   };
-  return { fleet, table, send };
+  return { fleet, table, prefixes, send };
 }
 
 test("the next turn goes to the node that has the prompt, wherever the draw begins", () => {
@@ -181,6 +183,19 @@ test("a node that failed has lost its cache", () => {
   forgetCache(table, 0);
   assert.equal(send(marks()).decision.warmTokens, 0);
   assert.ok(fleet.table === table);
+});
+
+test("a crash is noticed twice, by the call that broke and by the poll, and the cache stays lost", () => {
+  const { fleet, send, table, prefixes } = setUp({}, 1);
+  send(marks()).end();
+  const request = fleet.request({ promptTokens: PROMPT, isStream: true, marks: marks() });
+  // a look that sends nothing, so that nothing is noted anew
+  const warm = () => findWarmNodes(prefixes, table, request, { promptTokens: PROMPT, nowTick: 63 })?.tokens[0] ?? 0;
+  assert.equal(warm(), PROMPT);
+  for (let losses = 1; losses <= 15; losses++) {
+    forgetCache(table, 0);
+    assert.equal(warm(), 0, `after ${losses} losses`);
+  }
 });
 
 test("without marks, without a table and with the simple estimate nothing is warm", () => {

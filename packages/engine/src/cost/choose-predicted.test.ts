@@ -399,3 +399,16 @@ test("without any target a node is filled to twice its idle step, and no further
   const until = rows.findIndex((row) => row !== first);
   assert.ok(until > 20 && until <= 100, `${until}`);
 });
+
+test("an earlier tier with a feasible node is taken though more nodes of a later one come first than are weighed", () => {
+  const nodes = (family: string, count: number) => Array.from({ length: count }, () => ({ family, stepMs: 10 }));
+  const fleet = fleetOf(
+    [...nodes("B", 400), ...nodes("A", 4)],
+    [{ chain: [["A"], ["B"]], costPriority: "latency", ...TARGETS }],
+  );
+  for (const draw of [0, 0.3, 0.6, 0.985]) {
+    const { decision } = send(fleet, "p0", draw);
+    assert.equal(REASONS[decision.reason], "first_acceptable");
+    assert.equal(decision.family, fleet.family("A"), `from ${draw}`);
+  }
+});

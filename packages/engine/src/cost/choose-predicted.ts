@@ -100,31 +100,45 @@ function bestOf(choice: Choice, family: number, isInOrder: boolean): number {
   // both in units of the least there is: against a loose target no time would count, and balanced be as cost is
   const perMs = isLatency ? 1 : isBalanced ? 1 / fairMs : 0;
   const perUsd = isBalanced ? 1 / unitUsd : 1;
+  // known before the pass, which may end before it has seen all candidates
+  const onlyTier = isInOrder ? firstFeasibleTier(choice) : -1;
   let harms = HARMS_MAX;
   let best = -1;
-  let bestTier = Number.POSITIVE_INFINITY;
   let bestScore = Number.POSITIVE_INFINITY;
   for (let candidate = 0; candidate < count && harms > 0; candidate++) {
     const index = indexes[candidate] as number;
     const of = families[index] as number;
     if (family >= 0 && of !== family) continue;
-    const tier = isInOrder ? (chainTiers[positionOfFamily[of] as number] as number) : 0;
-    if (tier > bestTier) continue;
+    if (onlyTier >= 0 && chainTiers[positionOfFamily[of] as number] !== onlyTier) continue;
     const ofTime = perMs * (responseMs[candidate] as number);
     const least = isLatency ? ofTime : ofTime + perUsd * (costUsd[candidate] as number);
     // asked before what half of the nodes fail: which half, nobody can guess
-    if (tier === bestTier && least >= bestScore) continue;
+    if (best >= 0 && least >= bestScore) continue;
     if (isFeasible[candidate] === 0) continue;
     let score = isLatency ? ofTime : ofTime + perUsd * weigher.costOf(request, index, candidate);
-    if (tier === bestTier && score >= bestScore) continue;
+    if (best >= 0 && score >= bestScore) continue;
     harms -= 1;
     score += worth * harmOf(choice, candidate);
-    if (tier === bestTier && score >= bestScore) continue;
+    if (best >= 0 && score >= bestScore) continue;
     best = candidate;
-    bestTier = tier;
     bestScore = score;
   }
   return best;
+}
+
+/** The first tier of the chain with a feasible candidate; -1: none. */
+function firstFeasibleTier({ request, decision }: Choice): number {
+  const { index: indexes, isFeasible, count } = decision.candidates;
+  const { families } = request.model;
+  const { positionOfFamily, chainTiers } = request.policy;
+  let first = -1;
+  for (let candidate = 0; candidate < count && first !== 0; candidate++) {
+    if (isFeasible[candidate] === 0) continue;
+    const position = positionOfFamily[families[indexes[candidate] as number] as number] as number;
+    const tier = chainTiers[position] as number;
+    if (first < 0 || tier < first) first = tier;
+  }
+  return first;
 }
 
 function hasTiers({ policy }: RouteRequest): boolean {

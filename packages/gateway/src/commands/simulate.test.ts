@@ -50,6 +50,32 @@ describe("zml simulate refuses, before any work, with path and line", () => {
       /to_s \(5\) is not after from_s \(5\)/,
     );
   });
+  it("more than can be simulated, and steps of time too short for it", async () => {
+    assert.match(
+      await refused("workload:\n  rps: 1000000\n  duration_s: 864000\n"),
+      /^S:1:1 workload: 1\.00e\+6 requests\/s for 864000 s are 8\.64e\+11 requests: at most 10000000 are simulated/,
+    );
+    const days = Array.from({ length: 300 }, (_, day) => new Date(Date.UTC(2023, 0, 1 + day)).toISOString());
+    const rows = days.map((day) => `${day.slice(0, 19)},100,10\n`);
+    writeFileSync(join(folder, "thin.csv"), `TIMESTAMP,ContextTokens,GeneratedTokens\n${rows.join("")}`);
+    assert.match(
+      await refused("workload: { sources: [{ trace: thin.csv }], rps: 1000 }\n"),
+      /^S:1:1 workload: a trace of 0\.0000116 requests\/s can't be scaled to 1\.00e\+3: lower the rate, or let its/,
+    );
+    assert.match(await refused("metrics_interval_ms: 0.001\n"), /^S:1:\d+ metrics_interval_ms: too small: expected 0/);
+    assert.match(
+      await refused("prices: [{ kind: mean_reverting, every_s: 0.001 }]\n"),
+      /^S:1:\d+ prices\[0\]\.every_s: too small/,
+    );
+  });
+  it("families that would name their nodes alike", async () => {
+    const group = (family: string) =>
+      `  - { family: ${family}, hardware: H100-SXM-80GB/llama-3-8b/bf16/1, usd_per_hour: 1 }\n`;
+    assert.equal(
+      await refused(`fleet:\n${group("H100")}${group("h100")}`),
+      "S:3:15 fleet[1].family: h100 and H100 name their nodes alike: rename one of them\n",
+    );
+  });
   it("what is no YAML", async () => {
     assert.match(await refused("fleet: [F3\n"), /^S:/);
   });

@@ -12,7 +12,7 @@ import { type Scenario, ScenarioError, type ScenarioTargets } from "./scenario.t
 import { type SimulationResult, simulate } from "./simulate.ts";
 import { readPrices } from "./traces/read-prices.ts";
 import { readTrace } from "./traces/read-trace.ts";
-import { createWorkload, type Workload, type WorkloadSource } from "./workload.ts";
+import { createWorkload, type Workload, WorkloadError, type WorkloadOptions, type WorkloadSource } from "./workload.ts";
 import { presetSources } from "./workload-presets.ts";
 
 /** A scenario that is ready to run. */
@@ -36,7 +36,7 @@ const DEFAULT_LOAD = 0.6;
  *
  * @param folder where relative paths of traces begin.
  * @throws TraceError a trace that can't be used, with its line. ScenarioError with the path of what is wrong: a hardware
- *   key, a node's name, a fleet that cannot serve the model or hold the prompts.
+ *   key, a node's name, a fleet that cannot serve the model or hold the prompts, too many requests.
  */
 export function prepareScenario(scenario: Scenario, folder: string): PreparedScenario {
   const { fleet, workload: asked, seed } = scenario;
@@ -70,10 +70,10 @@ export function prepareScenario(scenario: Scenario, folder: string): PreparedSce
   const classes = requestClasses(scenario.targets, scenario.class_shares);
   const classShares = classes.map(({ share }) => share);
   // the mix of lengths and classes decides the capacity, and does not depend on the rate
-  const sample = createWorkload({ sources, rps: SAMPLE_RPS, durationS: SAMPLE_S, classShares, seed });
+  const sample = workloadOf({ sources, rps: SAMPLE_RPS, durationS: SAMPLE_S, classShares, seed });
   const capacityRps = fluidCapacityRps(plan, classes, sample);
   const rps = asked.rps ?? capacityRps * (asked.load ?? DEFAULT_LOAD);
-  const workload = createWorkload({ sources, rps, durationS: asked.duration_s, classShares, seed });
+  const workload = workloadOf({ sources, rps, durationS: asked.duration_s, classShares, seed });
   if (workload.count === 0) {
     throw new ScenarioError(
       ["workload"],
@@ -126,6 +126,14 @@ export function runPolicy(
     ...reportOf(result, { plan, workload, classes, warmUpMs: scenario.workload.warm_up_s * 1000 }),
     ...(everyS === null ? {} : { series: seriesOf(result, { plan, workload, classes, everyMs: everyS * 1000 }) }),
   };
+}
+
+function workloadOf(options: WorkloadOptions): Workload {
+  try {
+    return createWorkload(options);
+  } catch (error) {
+    throw error instanceof WorkloadError ? new ScenarioError(["workload"], error.message) : error;
+  }
 }
 
 function sourcesOf({ workload }: Scenario, folder: string): WorkloadSource[] {

@@ -41,7 +41,7 @@ const price = z.discriminatedUnion("kind", [
   z.strictObject({
     kind: z.literal("mean_reverting"),
     ...targets,
-    every_s: z.number().positive().default(3_600),
+    every_s: z.number().min(1).default(3_600),
     sigma: z.number().min(0).max(2).default(0.05),
     pull: share.default(0.2),
   }),
@@ -83,7 +83,7 @@ const group = z.strictObject({
   family: z.string().min(1),
   hardware: z.string().min(1),
   count: z.number().int().min(1).max(10_000).default(1),
-  usd_per_hour: z.number().min(0),
+  usd_per_hour: z.number().min(0).max(1e6),
   network_ms: z.number().min(0).max(10_000).default(1),
 });
 
@@ -122,7 +122,13 @@ export const scenarioSchema = z.strictObject({
     .max(2 ** 31 - 1)
     .default(1),
   gateways: z.number().int().min(1).max(256).default(1),
-  metrics_interval_ms: z.number().min(0).max(600_000).default(50),
+  /** 0: every decision sees the load as it is. */
+  metrics_interval_ms: z
+    .number()
+    .min(0)
+    .max(600_000)
+    .refine((ms) => ms === 0 || ms >= 1, "too small: expected 0, or at least 1 ms")
+    .default(50),
   metrics_delay_ms: z.number().min(0).max(600_000).default(0),
   constants_error: z.number().min(0).max(0.9).default(0.2),
   noise_sigma: z.number().min(0).max(1).default(0.05),
@@ -155,7 +161,7 @@ export function parseScenario(value: unknown): { scenario: Scenario } | { issues
   return issues.length > 0 ? { issues } : { scenario: result.data };
 }
 
-function contradictions({ workload, class_shares: shares, failures }: Scenario): ConfigIssue[] {
+function contradictions({ fleet, workload, class_shares: shares, failures }: Scenario): ConfigIssue[] {
   const issues: ConfigIssue[] = [];
   const wrong = (path: ConfigIssue["path"], message: string, hint: string) =>
     issues.push({ path, at: "value", message, hint });
@@ -178,6 +184,13 @@ function contradictions({ workload, class_shares: shares, failures }: Scenario):
   }
   if (shares.interactive + shares.standard + shares.batch <= 0) {
     wrong(["class_shares"], "all shares are 0", "give at least one class a share");
+  }
+  if (typeof fleet !== "string") {
+    for (const [index, { family }] of fleet.entries()) {
+      const first = fleet.find((other) => other.family.toLowerCase() === family.toLowerCase())?.family;
+      if (first === family || first === undefined) continue;
+      wrong(["fleet", index, "family"], `${family} and ${first} name their nodes alike`, "rename one of them");
+    }
   }
   for (const [index, failure] of failures.entries()) {
     if ("to_s" in failure && failure.to_s <= failure.from_s) {

@@ -68,13 +68,36 @@ const COMPRESSION_MAX = 4;
 const COPY_STRIDE = 1 << 22;
 const COPIES_MAX = 2 ** 31 / COPY_STRIDE;
 
-/** Makes the requests. O(n log n). @throws Error when the wanted rate or duration is no positive number. */
+/** Requests of one run: some hundred bytes each, and minutes of simulation. */
+const REQUESTS_MAX = 10_000_000;
+/** Rows of a trace that making a workload may look at: some seconds. A trace of few rows over months takes more. */
+const LOOKED_AT_MAX = 1_000_000_000;
+
+/** Requests that nobody can make: too many, or too many for a trace that is so thin. */
+export class WorkloadError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "WorkloadError";
+  }
+}
+
+/**
+ * Makes the requests. O(n log n).
+ *
+ * @throws WorkloadError when there are too many. Error when the wanted rate or duration is no positive number.
+ */
 export function createWorkload(options: WorkloadOptions): Workload {
   const { sources, rps, durationS, classShares, seed } = options;
   if (!(rps > 0) || !Number.isFinite(rps)) throw new Error(`rps is ${rps}: it must be more than 0`);
   if (!(durationS > 0)) throw new Error(`duration_s is ${durationS}: it must be more than 0`);
   const shares = sources.reduce((sum, { share }) => sum + share, 0);
   if (!(shares > 0)) throw new Error(`the shares of the sources sum to ${shares}: they must be more than 0`);
+  if (rps * durationS > REQUESTS_MAX) {
+    throw new WorkloadError(
+      `${rps.toPrecision(3)} requests/s for ${durationS} s are ${(rps * durationS).toPrecision(3)} requests: ` +
+        `at most ${REQUESTS_MAX} are simulated`,
+    );
+  }
   const durationMs = durationS * 1000;
   const planned: Planned[] = [];
   let copies = 0;
@@ -130,6 +153,12 @@ function planRecorded(
   const keep = factor > COMPRESSION_MAX ? factor / copies : Math.min(1, factor);
   const planned: Planned[] = [];
   const rounds = Math.ceil((durationMs * compression) / roundMs);
+  if (copies * rounds * rows.length > LOOKED_AT_MAX) {
+    throw new WorkloadError(
+      `a trace of ${recorded.toPrecision(3)} requests/s can't be scaled to ${rps.toPrecision(3)}: ` +
+        "lower the rate, or let its lengths arrive by arrivals: { kind: poisson }",
+    );
+  }
   for (let copy = 0; copy < copies; copy++) {
     const shiftMs = (copy / copies) * roundMs;
     for (let round = 0; round < rounds; round++) {

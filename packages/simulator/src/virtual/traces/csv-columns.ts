@@ -13,7 +13,7 @@ export interface CsvRow {
 /**
  * Goes over the rows. Other columns may stand beside the ones that are asked for, in any order.
  *
- * @throws TraceError when a column is missing, a row has another number of cells, or there is no row.
+ * @throws TraceError when a column is missing or there twice, a row has another number of cells, or there is no row.
  */
 export function* csvRows(file: string, text: string, columns: readonly string[]): Generator<CsvRow> {
   const lines = text.split(/\r?\n/);
@@ -23,6 +23,8 @@ export function* csvRows(file: string, text: string, columns: readonly string[])
   if (missing.length > 0) {
     throw new TraceError(file, 1, `no column ${missing.join(", no column ")}: the columns are ${header.join(", ")}`);
   }
+  const twice = columns.find((name) => header.filter((cell) => cell.trim() === name).length > 1);
+  if (twice !== undefined) throw new TraceError(file, 1, `column ${twice} is there twice: keep one of them`);
   let rows = 0;
   for (let number = 1; number < lines.length; number++) {
     const source = lines[number] as string;

@@ -68,6 +68,22 @@ describe("a bad trace is refused with its line", () => {
       /^t:3: turn 1 of session 0 comes after its turn 1/,
     );
   });
+  it("when times lie further apart than anybody records", () => {
+    assert.match(
+      azure("2023-11-16 18:15:46,1,1", "9999-12-31 18:15:46,1,1"),
+      /^t:3: TIMESTAMP is 2913\d+ days after the first row: at most 366 is a trace/,
+    );
+    const line = (at: number) => JSON.stringify({ timestamp: at, input_length: 1, output_length: 1, hash_ids: [] });
+    assert.match(refused(`${line(0)}\n${line(1e300)}\n`), /^t:2: timestamp is 1.16e\+292 days after the first row/);
+    assert.match(refused(`${AGENT}\n0,0,0,5,10,1,1,0\n0,0,1,1e12,10,1,1,0\n`), /^t:3: start_s is \d+ days after/);
+  });
+  it("when a column is there twice", () => {
+    const head = "TIMESTAMP,ContextTokens,ContextTokens,GeneratedTokens";
+    assert.equal(
+      refused(`${head}\n2023-11-16 18:15:46,1,2,3\n`),
+      "t:1: column ContextTokens is there twice: keep one of them",
+    );
+  });
   it("when a line is no JSON, or lacks a member", () => {
     assert.match(
       refused('{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[]}\n{"timestamp"'),

@@ -8,12 +8,14 @@ import { type Trace, TraceError, type TraceFormat, type TraceRow } from "./trace
 /** Longer than any context there is: a number above it is no length. */
 const PROMPT_TOKENS_MAX = 10_000_000;
 const OUTPUT_TOKENS_MAX = 1_000_000;
+/** Longer than anybody records in one file, days: a time beyond it is a slip. */
+const SPAN_DAYS_MAX = 366;
 
 /**
  * Reads a trace by path.
  *
  * @throws TraceError with file and line: no such format, a column that is missing, lengths that are negative or absurd,
- *   times that go backwards, no row.
+ *   times that go backwards or lie more than a year apart, no row.
  */
 export function readTrace(path: string): Trace {
   let text: string;
@@ -88,6 +90,7 @@ function readAzure(file: string, text: string): TraceRow[] {
     }
     if (wallMs < lastMs) throw backwards(file, row.line, "TIMESTAMP");
     if (rows.length === 0) firstMs = wallMs;
+    checkSpan(file, row.line, "TIMESTAMP", wallMs - firstMs);
     lastMs = wallMs;
     rows.push(plainRow(wallMs - firstMs, lengths(file, row, "ContextTokens", "GeneratedTokens")));
   }
@@ -122,6 +125,7 @@ function readMooncake(file: string, text: string): TraceRow[] {
     const atMs = number("timestamp");
     if (atMs < lastMs) throw backwards(file, line, "timestamp");
     if (rows.length === 0) firstMs = atMs;
+    checkSpan(file, line, "timestamp", atMs - firstMs);
     lastMs = atMs;
     const promptTokens = checked(file, line, "input_length", number("input_length"), PROMPT_TOKENS_MAX);
     const outputTokens = checked(file, line, "output_length", number("output_length"), OUTPUT_TOKENS_MAX);
@@ -166,6 +170,7 @@ function readAgentSessions(file: string, text: string): TraceRow[] {
       throw new TraceError(file, row.line, `turn ${turn} of session ${name} comes after its turn ${before.turn}`);
     }
     if (before !== undefined && startS < before.startS) throw backwards(file, row.line, "start_s");
+    if (before !== undefined) checkSpan(file, row.line, "start_s", (startS - before.startS) * 1000);
     const stretch = before === undefined || promptTokens < before.promptTokens ? stretches++ : before.stretch;
     const index = before?.index ?? sessions.size;
     const pauseMs = before === undefined ? Number.NaN : Math.max(0, startS - before.endS) * 1000;
@@ -206,6 +211,13 @@ function checked(file: string, line: number, name: string, value: number, most: 
   if (!Number.isInteger(value)) throw new TraceError(file, line, `${name} is ${value}: it must be a whole number`);
   if (value > most) throw new TraceError(file, line, `${name} is ${value}: at most ${most} is a length`);
   return value;
+}
+
+function checkSpan(file: string, line: number, name: string, spanMs: number): void {
+  const days = spanMs / 86_400_000;
+  if (days <= SPAN_DAYS_MAX) return;
+  const told = days < 1e9 ? Math.round(days) : days.toPrecision(3);
+  throw new TraceError(file, line, `${name} is ${told} days after the first row: at most ${SPAN_DAYS_MAX} is a trace`);
 }
 
 function backwards(file: string, line: number, name: string): TraceError {

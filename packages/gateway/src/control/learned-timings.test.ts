@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { FIT_SIZE, type TimingState } from "@zml/engine";
+import fc from "fast-check";
+import { FadingLeastSquares } from "../../../engine/src/learning/least-squares.ts";
 import type { StoredTiming } from "../store/timing-operations.ts";
 import { LearnedTimings, type TimingSources } from "./learned-timings.ts";
 import { createNameRegistry } from "./name-registry.ts";
@@ -12,6 +14,7 @@ const FIT: TimingState["decode"] = {
   meanResidual: -0.02,
   spread: { log: 0.3, size: Number.NaN, bias: 0.01 },
 };
+const ROW = { minLength: FIT_SIZE, maxLength: FIT_SIZE };
 const STATE: TimingState = { decode: FIT, first: FIT, samples: 700, error: Number.NaN };
 
 /** A process that began at `origin`, Unix ms, and is at 9,000 ms of its clock. */
@@ -69,6 +72,10 @@ describe("what was learned of timing", () => {
       { ...STATE, decode: { ...FIT, coefficients: [1] } },
       { ...STATE, first: { ...FIT, coefficients: [-1, 0, 0, 0] } },
       { ...STATE, samples: Number.POSITIVE_INFINITY },
+      { ...STATE, decode: { ...FIT, coefficients: [1e30, 0, 0, 0] } },
+      { ...STATE, first: { ...FIT, spread: { ...FIT.spread, bias: 700 } } },
+      { ...STATE, decode: { ...FIT, products: FIT.products.map((value, cell) => (cell === 1 ? -value : value)) } },
+      { ...STATE, decode: { ...FIT, products: FIT.products.map((value, cell) => (cell === 0 ? -value : value)) } },
     ];
     const broken = [...written.map((state) => JSON.stringify(state)), "", "{", "null", "[]"];
     const next = processOf(1_050_000);
@@ -79,6 +86,22 @@ describe("what was learned of timing", () => {
     assert.equal(next.warnings.length, broken.length);
     assert.match(next.warnings[0]?.message ?? "", /can't be read: it is learned anew/);
     assert.equal(next.warnings[0]?.fields.model, "m0");
+  });
+
+  it("can be read whatever samples it stands on", () => {
+    fc.assert(
+      fc.property(fc.array(fc.array(fc.double({ min: 0, max: 1e5, noNaN: true }), ROW), { maxLength: 300 }), (rows) => {
+        const fit = new FadingLeastSquares([25, 1, 0, 0.1], [1, 1, 1, 1], 4_000);
+        for (const row of rows) fit.add(Float64Array.from(row), 1, 0.7);
+        fit.solve();
+        const learned = { ...FIT, ...fit.evidence(), coefficients: Array.from(fit.coefficients) };
+        const next = processOf(1_050_000);
+        const [row] = exported();
+        assert.ok(row !== undefined);
+        next.timings.importTimings([{ ...row, state: JSON.stringify({ ...STATE, decode: learned }) }]);
+        assert.deepEqual(next.warnings, []);
+      }),
+    );
   });
 
   it("is not from the future where the clock was set back", () => {

@@ -14,13 +14,34 @@ const known = z
   .number()
   .nullable()
   .transform((value) => value ?? Number.NaN);
-const fit = z.object({
-  products: z.array(z.number()).length(FIT_SIZE ** 2),
-  targets: z.array(z.number()).length(FIT_SIZE),
-  coefficients: z.array(z.number().min(0)).length(FIT_SIZE),
-  meanResidual: z.number(),
-  spread: z.object({ log: z.number().min(0), size: known, bias: z.number() }),
-});
+/** Beyond it no coefficient, in ms, says anything. */
+const COEFFICIENT_MAX = 1e9;
+/** Far above what thousands of additions are off by. */
+const ROUNDING = 1e-6;
+/** What faded so far is rounded to nothing in one cell before it is in another. */
+const FADED = 1e-100;
+const fit = z
+  .object({
+    products: z.array(z.number()).length(FIT_SIZE ** 2),
+    targets: z.array(z.number()).length(FIT_SIZE),
+    coefficients: z.array(z.number().min(0).max(COEFFICIENT_MAX)).length(FIT_SIZE),
+    meanResidual: z.number(),
+    spread: z.object({ log: z.number().min(0), size: known, bias: z.number().min(-1).max(1) }),
+  })
+  .refine(({ products }) => areSums(products), "these products are sums of no samples");
+
+/** Sums of products of samples are symmetric, and none is above the mean of its squares: from others no fit can be solved. */
+function areSums(products: readonly number[]): boolean {
+  const at = (row: number, column: number) => products[row * FIT_SIZE + column] as number;
+  return products.every((value, cell) => {
+    const row = Math.floor(cell / FIT_SIZE);
+    const column = cell % FIT_SIZE;
+    const most = Math.sqrt(at(row, row) * at(column, column));
+    const off = most * ROUNDING + FADED;
+    return Math.abs(value) <= most + off && Math.abs(value - at(column, row)) <= off;
+  });
+}
+
 const state = z.object({ decode: fit, first: fit, samples: z.number().min(0), error: known });
 
 /** What the rows are made of. */

@@ -274,7 +274,7 @@ function predictionTable({ predictions }: Outcome): string {
 function regressionTable({ regressions }: Outcome): string {
   if (regressions.length === 0) return "None.";
   return table(
-    ["fleet", "workload", "load", "best baseline", "points to it", "busy cost ÷ its"],
+    ["fleet", "workload", "load", "best baseline", "points above it", "busy cost ÷ its"],
     regressions.map(({ fleet, workload, load, best, points, cost_ratio: ratio }) => [
       fleet,
       workload,

@@ -363,6 +363,51 @@ test("a hinted family that meets the targets is taken, and one that does not is 
   assert.deepEqual([unused.booking.row, HINT_USES[unused.decision.hint]], [0, "unused"]);
 });
 
+test("a hinted family is taken where predictions are not trusted, the least loaded of its nodes", () => {
+  const fleet = fleetOf(
+    [
+      { family: "A", stepMs: 10, error: 1 },
+      { family: "B", stepMs: 30, error: 1, inFlight: 4 },
+      { family: "B", stepMs: 30, error: 1, inFlight: 2 },
+    ],
+    [{ ...TARGETS, costPriority: "cost" }],
+  );
+  const { booking, reason, decision } = send(fleet, "p0", 0.5, createDecision(), "B");
+  assert.deepEqual([booking.row, reason, HINT_USES[decision.hint]], [2, "hinted", "used"]);
+  fleet.table.isDraining.fill(1, 1);
+  const without = send(fleet, "p0", 0.5, createDecision(), "B");
+  assert.deepEqual(
+    [without.booking.row, without.reason, HINT_USES[without.decision.hint]],
+    [0, "least_loaded", "unused"],
+    "a family without a candidate is not waited for",
+  );
+});
+
+test("a request with a hint that can be followed is not sent to explore, and nothing explores an overloaded node", () => {
+  const reasonsOf = (hint: string | null, isOverloaded: boolean) => {
+    const fleet = fleetOf(
+      [
+        { family: "A", stepMs: 10 },
+        { family: "B", stepMs: 24, samples: 0 },
+      ],
+      [{ ...TARGETS, costPriority: "latency" }],
+    );
+    const { overloadedAtPoll, goodPolls } = fleet.table;
+    if (isOverloaded) overloadedAtPoll[1] = (goodPolls[1] as number) + 1;
+    const reasons = new Set<string | undefined>();
+    for (let draw = 0; draw < 1_000; draw++) {
+      reasons.add(send(fleet, "p0", draw / 1_000, createDecision(), hint).reason);
+      fleet.table.total.inFlight.fill(0);
+      fleet.table.total.promptTokens.fill(0);
+      fleet.table.total.kvTokens.fill(0);
+    }
+    return reasons;
+  };
+  assert.ok(reasonsOf(null, false).has("exploring"));
+  assert.deepEqual(reasonsOf("A", false), new Set(["hinted"]));
+  assert.ok(!reasonsOf(null, true).has("exploring"));
+});
+
 test("an unknown price stands for the highest known one, and a fleet without prices is chosen by time", () => {
   const nodes = [
     { family: "A", stepMs: 10, priceUsdPerHour: Number.NaN },

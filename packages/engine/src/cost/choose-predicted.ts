@@ -46,7 +46,8 @@ interface Choice {
 
 /**
  * Fills the choice of `decision`, which has candidates. Where predictions of the model have missed calibration they choose
- * no node: the least loaded one for its speed does, and predictions are made and checked until they are right again.
+ * no node: the least loaded one for its speed does, and predictions are made and checked until they are right again. A
+ * hinted family is taken before anything is explored.
  * O(candidates), allocates nothing per node.
  */
 export function choosePredicted(
@@ -62,16 +63,25 @@ export function choosePredicted(
   const { found } = weigher;
   weigher.weigh(request, decision, startShareOf, warm);
   decision.arePricesUnknown = costPriority !== "latency" && found[F.unpriced] === count;
-  if ((found[F.untrusted] as number) * 2 > count) return take(choice, leastLoaded(choice), "least_loaded");
-  const explored = exploredOf(choice, draw);
-  if (explored >= 0) return take(choice, explored, "exploring");
+  const isTrusted = (found[F.untrusted] as number) * 2 <= count;
   if (request.hintFamily >= 0) {
-    const hinted = bestOf(choice, request.hintFamily, false);
+    // what is not to be trusted does not say that the family misses the targets
+    const hinted = isTrusted
+      ? bestOf(choice, request.hintFamily, false)
+      : leastLoaded(choice, (of) => of === request.hintFamily);
     if (hinted >= 0) {
       decision.hint = HINT_USES.indexOf("used");
       return take(choice, hinted, "hinted");
     }
   }
+  if (!isTrusted)
+    return take(
+      choice,
+      leastLoaded(choice, () => true),
+      "least_loaded",
+    );
+  const explored = exploredOf(choice, draw);
+  if (explored >= 0) return take(choice, explored, "exploring");
   const best = bestOf(choice, -1, costPriority === "latency");
   if (best < 0) return take(choice, leastHarm(choice), costPriority === "latency" ? "least_estimate" : "target_missed");
   if (costPriority === "latency") return take(choice, best, "first_acceptable");
@@ -156,14 +166,18 @@ function familyOf({ request, decision }: Choice, candidate: number): number {
 function exploredOf({ table, request, decision }: Choice, draw: number): number {
   // digits of the draw that the last tie does not look at
   if ((draw * 1009) % 1 < 1 - EXPLORED_SHARE) return -1;
-  const { index: indexes, count } = decision.candidates;
+  const { index: indexes, count, rankedLast } = decision.candidates;
+  const skipsOverloaded = rankedLast > 0 && rankedLast < count;
   let explored = -1;
   let isAnyMeasured = false;
   for (let candidate = 0; candidate < count; candidate++) {
     const index = indexes[candidate] as number;
+    const row = request.model.rows[index] as number;
     if ((table.predictorSamples[request.model.placements[index] as number] as number) >= MEASURED_SAMPLES) {
       isAnyMeasured = true;
-    } else if (explored < 0 && table.total.inFlight[request.model.rows[index] as number] === 0) explored = candidate;
+    } else if (explored < 0 && table.total.inFlight[row] === 0 && !(skipsOverloaded && isRankedLast(table, row))) {
+      explored = candidate;
+    }
   }
   return isAnyMeasured ? explored : -1;
 }
@@ -216,20 +230,24 @@ function nextMissesOf({ request, decision, weigher, startShareOf }: Choice): Flo
   return nextScratch;
 }
 
-/** The candidate with the least (requests + 1) × step: speed-weighted least request; in `latency` of the first tier. */
-function leastLoaded({ table, request, decision }: Choice): number {
+/**
+ * The candidate of some families with the least (requests + 1) × step: speed-weighted least request; in `latency` of the
+ * first tier. -1: none.
+ */
+function leastLoaded({ table, request, decision }: Choice, isMeant: (family: number) => boolean): number {
   const { index: indexes, count, rankedLast } = decision.candidates;
   const { rows, placements, families } = request.model;
   const { positionOfFamily, chainTiers, costPriority } = request.policy;
   const skipsOverloaded = rankedLast > 0 && rankedLast < count;
-  let best = 0;
+  let best = -1;
   let bestTier = Number.POSITIVE_INFINITY;
   let leastMs = Number.POSITIVE_INFINITY;
   for (let candidate = 0; candidate < count; candidate++) {
     const index = indexes[candidate] as number;
     const row = rows[index] as number;
-    if (skipsOverloaded && isRankedLast(table, row)) continue;
-    const position = positionOfFamily[families[index] as number] as number;
+    const family = families[index] as number;
+    if ((skipsOverloaded && isRankedLast(table, row)) || !isMeant(family)) continue;
+    const position = positionOfFamily[family] as number;
     const tier = costPriority === "latency" ? (chainTiers[position] as number) : 0;
     const ms = (depthOf(table, row) + 1) * (table.stepBaseMs[placements[index] as number] as number);
     if (tier > bestTier || (tier === bestTier && ms >= leastMs)) continue;

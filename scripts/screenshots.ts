@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { chromium, type Page } from "playwright-core";
 import { priceServer } from "../packages/gateway/src/cost/testing/price-server.ts";
-import { chat, fakeNode, type Owner, startOn } from "../packages/gateway/test/control-fixture.ts";
+import { chat, fakeNode, folder, type Owner, startOn } from "../packages/gateway/test/control-fixture.ts";
 import { buildDashboard } from "./dashboard-pages.ts";
 
 const outDir = resolve(process.argv[2] ?? join(import.meta.dirname, "..", "docs", "images"));
@@ -22,7 +22,17 @@ const SPEED_UP = 4;
 const TRAFFIC_MS = 90_000;
 /** Rates are of the last seconds. */
 const SETTLE_MS = 7_000;
+/** Until what is scrolled to has been drawn. */
+const SCROLLED_MS = 1_000;
 const BYTES_MAX = 200_000;
+/** A minute of traffic is replayed in seconds; it goes behind everything else. */
+const REPLAY_MS = 120_000;
+const DRAFT = {
+  name: "batch",
+  accelerator_preference: [{ family: "L40S", priority: 1 }],
+  latency_target_ms: 8000,
+  cost_priority: "cost",
+};
 
 const endings: (() => unknown)[] = [];
 const owner: Owner = { after: (end) => endings.unshift(end) };
@@ -47,6 +57,7 @@ try {
     `data: { listen: 127.0.0.1:0 }
 admin: { listen: 127.0.0.1:0 }
 failover: { cooldown_ms: 20000 }
+evidence: { keep: {} }
 prices: { feeds: [{ name: spot, provider: url, url: "${prices.url}/list", interval_ms: 6000 }] }
 nodes:
 ${nodes.map(({ id, family, node }) => `  - { id: ${id}, url: "${node.url}", family: ${family}, models: [llama3-70b], max_in_flight: 24, cost: { price: spot/east/${family}/spot } }`).join("\n")}
@@ -68,7 +79,7 @@ policies:
     cost_priority: balanced
 models: [{ name: llama3-70b, policy: batch }]
 `,
-    { productVersion: "unknown" },
+    { productVersion: "unknown", storeFolder: folder(owner) },
   );
   const ask = (policy: string): void => {
     chat(gateway, { model: "llama3-70b", stream: true, policy, stream_options: { include_usage: true } }).then(
@@ -113,9 +124,19 @@ models: [{ name: llama3-70b, policy: batch }]
       await page.getByText("Families in the order of the chain").waitFor();
     },
     "what-if": async (page) => {
-      await page.getByLabel("H100, USD per GPU-hour").fill("1");
+      await page.getByLabel("H100, USD per GPU-hour").fill("0.10");
       await page.getByRole("button", { name: "Decide" }).click();
       await page.getByText("It would go to").waitFor();
+    },
+    "back-test": async (page) => {
+      await page.getByLabel("Traffic of").selectOption("3600");
+      await page.getByLabel("The draft, as JSON").fill(JSON.stringify(DRAFT, null, 2));
+      await page.getByRole("button", { name: "Replay" }).click();
+      await page.getByRole("heading", { name: "Draft beside what is in force" }).waitFor({ timeout: REPLAY_MS });
+      await page.evaluate(
+        "[...document.querySelectorAll('h2')].find((title) => title.textContent.startsWith('How far')).closest('.card').scrollIntoView(); scrollBy(0, -16)",
+      );
+      await wait(SCROLLED_MS);
     },
     policies: async (page) => {
       await page.getByRole("link", { name: /^night/ }).click();
@@ -130,7 +151,7 @@ models: [{ name: llama3-70b, policy: batch }]
     await before[name]?.(page);
     const path = join(outDir, file);
     await page.screenshot({ path });
-    spawnSync("convert", [path, "-strip", "-colors", "160", "-define", "png:compression-level=9", path]);
+    spawnSync("convert", [path, "-strip", "+dither", "-colors", "128", "-define", "png:compression-level=9", path]);
     const bytes = statSync(path).size;
     if (bytes > BYTES_MAX) throw new Error(`${file} has ${bytes} bytes, more than ${BYTES_MAX}`);
   };
@@ -145,14 +166,22 @@ models: [{ name: llama3-70b, policy: batch }]
     "failover",
     "decisions",
     "what-if",
+    "back-test",
     "policies",
   ]) {
     await shoot(light, name, `${name}.png`);
   }
   const dark = await browser.newPage({ ...desk, colorScheme: "dark" });
   await shoot(dark, "overview", "overview-dark.png");
-  const phone = await browser.newPage({ viewport: { width: 390, height: 844 }, colorScheme: "dark" });
+  const phone = await browser.newPage({
+    viewport: { width: 390, height: 844 },
+    colorScheme: "dark",
+    // without the room that a scrollbar of a desk takes
+    isMobile: true,
+    hasTouch: true,
+  });
   await shoot(phone, "overview", "overview-phone.png");
+  await shoot(phone, "back-test", "back-test-phone.png");
 } finally {
   for (const end of endings) await end();
 }

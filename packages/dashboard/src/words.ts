@@ -80,12 +80,12 @@ export function percent(value: Maybe): string {
 /** A time span. */
 export function ms(value: Maybe): string {
   if (isUnknown(value)) return UNKNOWN;
-  const size = Math.abs(value);
-  if (size >= 86_400_000) return `${digits(value / 86_400_000)} d`;
-  if (size >= 3_600_000) return `${digits(value / 3_600_000)} h`;
-  if (size >= 600_000) return `${digits(value / 60_000)} min`;
-  if (size >= 1_000) return `${digits(value / 1000)} s`;
-  return size >= 10 || value === 0 ? `${Math.round(value)} ms` : `${value.toPrecision(2)} ms`;
+  if (value < 0) return `−${ms(-value)}`;
+  if (value >= 86_400_000) return `${digits(value / 86_400_000)} d`;
+  if (value >= 3_600_000) return `${digits(value / 3_600_000)} h`;
+  if (value >= 600_000) return `${digits(value / 60_000)} min`;
+  if (value >= 1_000) return `${digits(value / 1000)} s`;
+  return value >= 10 || value === 0 ? `${Math.round(value)} ms` : `${value.toPrecision(2)} ms`;
 }
 
 /** Local time of day of an RFC 3339 time. */

@@ -165,7 +165,7 @@ models: [{ name: m, policy: chat }]
   await draft.fill('{ "name": "chat", "cost_priority": "cost" }');
   await page.getByRole("button", { name: "Replay" }).click();
   await page.getByRole("heading", { name: "Draft beside what is in force" }).waitFor();
-  await page.getByRole("rowheader", { name: "attainment" }).waitFor();
+  await page.getByRole("rowheader", { name: "targets met" }).waitFor();
   await page.getByRole("rowheader", { name: "H100" }).waitFor();
   assert.deepEqual(await faults(page), []);
 });

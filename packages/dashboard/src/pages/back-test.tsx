@@ -13,6 +13,9 @@ import { dateAndTime, percent } from "../words.ts";
 
 const RUNNING_EVERY_MS = 1_000;
 const LIST_EVERY_MS = 5_000;
+/** Of the draft's text. */
+const ROWS_MIN = 10;
+const ROWS_MAX = 24;
 /** Policies that are proposed; others can be typed. */
 const PROPOSED = 200;
 
@@ -179,7 +182,7 @@ function Start({ following, onStarted }: { following: Following; onStarted: () =
       <label class="field">
         The draft, as JSON{families === "" ? "" : ` (families here: ${families})`}
         <textarea
-          rows={10}
+          rows={Math.min(ROWS_MAX, Math.max(ROWS_MIN, shown.split("\n").length + 1))}
           spellcheck={false}
           value={shown}
           onInput={({ currentTarget: { value } }) => setText(value)}

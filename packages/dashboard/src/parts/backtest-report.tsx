@@ -15,7 +15,7 @@ export function BacktestReport({ report }: { report: BacktestReportJson }) {
     <>
       <Card title="How far it can be believed">
         <p>
-          <span class={`state ${GRADES[verdict.grade] ?? ""}`}>{verdict.grade}</span> {verdict.text}
+          <span class={`state ${GRADES[verdict.grade] ?? ""}`}>{verdict.grade}</span> {verdictText(verdict)}
         </p>
         <p class="quiet">
           {count(window.requests)} requests from {dateAndTime(from)} to {dateAndTime(Date.parse(window.to))}
@@ -59,7 +59,7 @@ function Comparison({ report }: { report: BacktestReportJson }) {
   return (
     <Card title="Draft beside what is in force">
       <div class="wide">
-        <table>
+        <table class="figures">
           <thead>
             <tr>
               <Head title="Figure" />
@@ -131,7 +131,22 @@ function formatOf(figure: string): (value: number | null | undefined) => string 
   return figure.endsWith("_ms") ? ms : percent;
 }
 
-/** `ttft_p95_ms` → `ttft p95`. */
+const TITLES: Readonly<Record<string, string>> = {
+  usd: "dollars",
+  usd_per_million_output_tokens: "dollars per million output tokens",
+  attainment: "targets met",
+};
+
+const TIMES: Readonly<Record<string, string>> = { ttft: "first token", token: "token time" };
+
+/** `ttft_p95_ms` → `first token P95`, as `zml backtest` calls it. */
 function titleOf(figure: string): string {
-  return plain(figure.replace(/_ms$/, ""));
+  const [, time = "", percentile] = /^([a-z]+)_p(\d+)_ms$/.exec(figure) ?? [];
+  if (percentile !== undefined) return `${TIMES[time] ?? time} P${percentile}`;
+  return TITLES[figure] ?? plain(figure.replace(/_share$/, ""));
+}
+
+/** The verdict with figures as they are called here. */
+function verdictText({ text, deviations }: BacktestReportJson["verdict"]): string {
+  return deviations.reduce((told, { figure }) => told.replace(`(${figure} is off`, `(${titleOf(figure)} is off`), text);
 }

@@ -85,7 +85,8 @@ export async function measureClients(plan: ClientPlan, say: (text: string) => vo
   }
 }
 
-async function pythonOf(say: (text: string) => void): Promise<string> {
+/** Path of a Python with the packages that are measured, which are installed once. @throws Error when there is none */
+export async function pythonOf(say: (text: string) => void): Promise<string> {
   const interpreter = await mainOf(await findInterpreters());
   if (interpreter === undefined) throw new Error("bench:clients needs Python 3.11 or newer with venv");
   return (await makeEnvironment(interpreter, say)).python;

@@ -188,8 +188,12 @@ export function removeWorkerLimits(table: LimitsTable, worker: number, rows: num
 export const COUNT_BITS = 27;
 export const COUNT_MASK = 2 ** COUNT_BITS - 1;
 
-/** Looks at a count that is off: what a living worker is in the middle of is over by the next, what stays is the dead one's. */
-const LOOKS = 8;
+/**
+ * Looks at a count that is off, and the pause between them. What a living worker is in the middle of is over in
+ * nanoseconds, but its thread may lose its core there, for tens of ms on a busy machine: what stays for all looks is the
+ * dead one's.
+ */
+const LOOKS = 32;
 const LOOK_PAUSE_MS = 4;
 const PAUSE = new Int32Array(new SharedArrayBuffer(4));
 

@@ -15,6 +15,8 @@ const CONSTANTS = {
   kvCapacityTokens: 1e6,
 };
 
+const SPAN = { fromMs: 0, toMs: Number.POSITIVE_INFINITY };
+
 /** What a node of these constants makes of 600 requests, 8 at a time or so, as two accounts record it. */
 function recorded(promptTokensMost = 400): RecordedAttempt[][] {
   const random = seededRandom(3);
@@ -55,7 +57,7 @@ function group(model: number, attempts: readonly RecordedAttempt[], more: Partia
 
 test("a node that two accounts share is fitted on the load that both made", () => {
   const [one = [], other = []] = recorded();
-  const { timings, slowness } = fitTimings([group(0, one), group(1, other)], 0);
+  const { timings, slowness } = fitTimings([group(0, one), group(1, other)], SPAN);
   assert.deepEqual(
     timings.map(({ model, samples }) => [model, samples]),
     [
@@ -83,7 +85,7 @@ test("what nobody recorded takes as long as a whole timing that was, not as a mi
   const base = recorded().flat();
   const scaled = (by: number) => base.map((one) => ({ ...one, durationMs: one.durationMs * by }));
   const groups = [1, 1.2, 1.5].map((by, node) => group(0, scaled(by), { node, family: node }));
-  const { timings } = fitTimings([...groups, group(0, [], { node: 3, family: 3 })], 0);
+  const { timings } = fitTimings([...groups, group(0, [], { node: 3, family: 3 })], SPAN);
   const { constants, samples } = timings[3] ?? assert.fail("no timing");
   assert.equal(samples, 0);
   assert.ok(
@@ -97,7 +99,7 @@ test("a few answers that came in one burst don't make the steps of all others no
     .flat()
     .sort((a, b) => a.sentAtMs - b.sentAtMs)
     .map((one, index) => (index % 40 === 0 ? { ...one, durationMs: one.firstTokenMs + 0.2 } : one));
-  const { timings } = fitTimings([group(0, attempts)], 0);
+  const { timings } = fitTimings([group(0, attempts)], SPAN);
   assert.ok((timings[0]?.tokenError ?? 1) < 0.2, `off by ${timings[0]?.tokenError}`);
 });
 
@@ -111,7 +113,7 @@ test("what a prompt takes is found beside what lies around it, and how first tok
       firstTokenMs: one.firstTokenMs + late(index),
       durationMs: one.durationMs + late(index),
     }));
-  const { timings } = fitTimings([group(0, attempts)], 0);
+  const { timings } = fitTimings([group(0, attempts)], SPAN);
   const { constants, overheadMs, firstLateMs = [] } = timings[0] ?? assert.fail("no timing");
   assert.ok(Math.abs(constants.usPerPrefillToken - 20) < 2, `${constants.usPerPrefillToken} µs a prompt token`);
   assert.ok(Math.abs(overheadMs - 14) < 4, `${overheadMs} ms beside the steps`);
@@ -122,7 +124,7 @@ test("what a prompt takes is found beside what lies around it, and how first tok
 test("of a family whose answers came whole, prompts are taken to be as on the others, in parts of its own step", () => {
   const [streams = [], whole = []] = recorded();
   const few = whole.slice(0, 40).map((one) => ({ ...one, firstTokenMs: Number.NaN }));
-  const { timings } = fitTimings([group(0, few, { node: 1, family: 1 }), group(0, streams)], 0);
+  const { timings } = fitTimings([group(0, few, { node: 1, family: 1 }), group(0, streams)], SPAN);
   const [first, second] = [0, 1].map((family) => timings.find((one) => one.family === family)?.constants);
   assert.ok(first !== undefined && second !== undefined);
   const share = (of: typeof first) => of.usPerPrefillToken / of.baseMs;

@@ -45,6 +45,12 @@ const UNKNOWN: Constants = {
   nsPerSquaredPrefillToken: 0,
 };
 
+/** A window on the clock of the attempts, ms. */
+export interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
 /** Everything that was fitted. */
 export interface Fit {
   readonly timings: readonly FittedTiming[];
@@ -59,9 +65,9 @@ export function slownessKey(node: number, kin: number): string {
 /**
  * Fits each (model, family) that has nodes. Those without records are taken to be as the same model elsewhere.
  *
- * @param groups every (node, model) there is, with its attempts. @param beginMs of the window, on the clock of the attempts.
+ * @param groups every (node, model) there is, with its attempts. @param span of the window, on the clock of the attempts.
  */
-export function fitTimings(groups: readonly NodeAttempts[], beginMs: number): Fit {
+export function fitTimings(groups: readonly NodeAttempts[], span: Span): Fit {
   const families = new Map<string, { readonly members: NodeAttempts[]; readonly models: Set<number> }>();
   for (const { group, models } of byKin(groups)) {
     const key = `${group.kin} ${group.family}`;
@@ -88,7 +94,7 @@ export function fitTimings(groups: readonly NodeAttempts[], beginMs: number): Fi
   const fitted = known.map(({ members, models, kin, samples, hasFirsts }) => {
     const told = hasFirsts ? null : promptsOf(likeOf(kin).filter(({ hasFirsts: tells }) => tells));
     const timing =
-      samples < SAMPLES_MIN ? null : { ...fitFamily(members, { samples, prior: told, beginMs }, slowness), hasFirsts };
+      samples < SAMPLES_MIN ? null : { ...fitFamily(members, { samples, prior: told, span }, slowness), hasFirsts };
     if (timing !== null) measured.push({ kin, timing });
     return { members, models, kin, timing };
   });
@@ -133,7 +139,7 @@ function promptsOf(timings: readonly Timing[]): PromptPrior {
 
 function fitFamily(
   members: readonly NodeAttempts[],
-  { samples, prior, beginMs }: { samples: number; prior: PromptPrior | null; beginMs: number },
+  { samples, prior, span }: { samples: number; prior: PromptPrior | null; span: Span },
   slowness: Map<string, number>,
 ): Timing {
   let next = leastSquares(members, prior);
@@ -165,7 +171,7 @@ function fitFamily(
   }
   return {
     ...guess,
-    firstLateMs: latenessOf(firstsOf(played, beginMs), guess.constants.baseMs),
+    firstLateMs: latenessOf(firstsOf(played, span), guess.constants.baseMs),
     samples,
     tokenError: errorOf(played, "token"),
     responseError: errorOf(played, "response"),
@@ -200,7 +206,7 @@ function betterGuess(
     if (isClose) return null;
     return { constants: { ...scaled, usPerPrefillToken: constants.usPerPrefillToken * factor }, overheadMs };
   }
-  const firsts = firstsOf(played, Number.NEGATIVE_INFINITY);
+  const firsts = firstsOf(played, null);
   const { middleMs, perTokenMs } = missingOf(firsts);
   if (isClose && Math.abs(middleMs) <= 0.01 * (overheadMs + constants.baseMs)) return null;
   const besideMs = overheadMs + middleMs;
@@ -218,10 +224,11 @@ function orNothing(value: number): number {
 }
 
 /** First tokens that were played, of the window alone where it tells enough: what a machine does beside its steps is of its hour. */
-function firstsOf(played: readonly Played[], beginMs: number): readonly Played[] {
+function firstsOf(played: readonly Played[], span: Span | null): readonly Played[] {
   const seen = played.filter(({ real, first }) => !Number.isNaN(real.firstTokenMs - first));
-  const later = seen.filter(({ real }) => real.sentAtMs >= beginMs);
-  return later.length < FIRSTS_MIN ? seen : later;
+  if (span === null) return seen;
+  const within = seen.filter(({ real: { sentAtMs } }) => sentAtMs >= span.fromMs && sentAtMs < span.toMs);
+  return within.length < FIRSTS_MIN ? seen : within;
 }
 
 /**

@@ -34,7 +34,7 @@ export function planOf(
       attempts: attempts.get(`${identity} ${model}`)?.attempts ?? [],
     }));
   });
-  const { timings, slowness } = sim.fitTimings(groups, 0);
+  const { timings, slowness } = sim.fitTimings(groups, { fromMs: 0, toMs: window.toMs - window.fromMs });
   const slownessOf = (row: number, model: number) => slowness.get(sim.slownessKey(row, kinOf[model] ?? model)) ?? 1;
   const charges = chargesOf(window, rows, slownessOf);
   const nodes = rows.map((identity, row): ReplayPlan["nodes"][number] => {

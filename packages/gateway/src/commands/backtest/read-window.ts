@@ -137,10 +137,10 @@ class WindowReader {
         continue;
       }
       const atMs = admittedMs - fromMs;
-      if (found.node >= 0 && admittedMs < toMs) {
+      if (found.node >= 0) {
         const attempt = { ...record, ...found, sentMs: atMs + waitOf(record) };
         this.#attempts.note(attempt);
-        this.#charges.note(attempt);
+        if (admittedMs < toMs) this.#charges.note(attempt);
       }
       // what came before the window teaches, and what came shortly before or after it is company
       if (isOutside) this.#noteOutside(record, found, atMs);

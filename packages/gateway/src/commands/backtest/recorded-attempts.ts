@@ -52,7 +52,8 @@ export class RecordedAttempts {
     const { node, model, endpoint, outcome, sentMs, firstMs, durationMs, promptTokens, outputTokens } = seen;
     const key = `${node} ${model}`;
     const share = (sentMs - this.#seen.fromMs) / this.#seen.lengthMs;
-    if (seen.tokensPerSecond > 0) this.#speeds.add(key, sentMs, share, seen.tokensPerSecond);
+    // what came after the window is company, and decided nothing in it
+    if (seen.tokensPerSecond > 0 && share <= 1) this.#speeds.add(key, sentMs, share, seen.tokensPerSecond);
     if (outcome === "failure" && seen.status < 0) {
       this.#failures.push({ node, atMs: sentMs + (Number.isNaN(durationMs) ? 0 : durationMs) });
       return;

@@ -25,6 +25,7 @@ import {
 } from "./bounds.ts";
 import { CACHE_LOST_TOKENS } from "./prefix-table.ts";
 import { ENDPOINTS } from "./reasons.ts";
+import { settleCount } from "./settle-count.ts";
 
 /** Float64 columns of a node, written by the control thread. */
 const NODE_NUMBERS = [
@@ -521,37 +522,13 @@ export function removeWorkerShare(table: FleetTable, worker: number): void {
   }
 }
 
-/**
- * Looks at a count that is off, and the pause between them. A living worker's change takes nanoseconds, but its thread
- * may lose its core in the middle of it, for tens of ms on a busy machine: pauses leave it one to finish on.
- */
-const LOOKS = 32;
-const LOOK_PAUSE_MS = 4;
-const PAUSE = new Int32Array(new SharedArrayBuffer(4));
-
 /** Sets a shared count to the sum of the shares, which stand `stride` apart: worker w has `index + w × stride`. */
 function rebuild(totals: Int32Array, cell: number, shares: readonly Int32Array[], index: number, stride: number): void {
-  let excess = excessOf(totals, cell, shares, index, stride);
-  // what a living worker is about to add or has just taken is gone soon: only what stays is the dead one's
-  for (let look = 0; excess !== 0 && look < LOOKS; look++) {
-    Atomics.wait(PAUSE, 0, 0, LOOK_PAUSE_MS);
-    const seen = excessOf(totals, cell, shares, index, stride);
-    if (seen !== excess) look = 0;
-    excess = seen;
-  }
-  if (excess !== 0) Atomics.sub(totals, cell, excess);
-}
-
-function excessOf(
-  totals: Int32Array,
-  cell: number,
-  shares: readonly Int32Array[],
-  index: number,
-  stride: number,
-): number {
-  let sum = 0;
-  for (let worker = 0; worker < shares.length; worker++) {
-    sum += Atomics.load(shares[worker] as Int32Array, index + worker * stride);
-  }
-  return Atomics.load(totals, cell) - sum;
+  settleCount(totals, cell, () => {
+    let sum = 0;
+    for (let worker = 0; worker < shares.length; worker++) {
+      sum += Atomics.load(shares[worker] as Int32Array, index + worker * stride);
+    }
+    return sum;
+  });
 }

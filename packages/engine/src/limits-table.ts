@@ -12,6 +12,7 @@
 
 import { assert } from "./assert.ts";
 import { LIMIT_ROWS_MAX } from "./bounds.ts";
+import { settleCount } from "./settle-count.ts";
 
 /** Slots of a window: 121 are in it, the others keep a slot from being used again while somebody still looks at it. */
 export const WINDOW_SLOTS = 128;
@@ -167,13 +168,13 @@ export function removeWorkerLimits(table: LimitsTable, worker: number, rows: num
     Atomics.sub(table.running, row, own[row] as number);
     own[row] = 0;
     pending[row] = 0;
-    settleTo(table.running, row, () => {
+    settleCount(table.running, row, () => {
       let sum = 0;
       for (const share of table.ownRunning) sum += share[row] as number;
       return sum;
     });
     for (const { sum, slots } of [table.requests, table.tokens]) {
-      settleTo(sum, row, () => {
+      settleCount(sum, row, () => {
         let total = 0;
         for (let slot = row * WINDOW_SLOTS; slot < (row + 1) * WINDOW_SLOTS; slot++) {
           total += Atomics.load(slots, slot) & COUNT_MASK;
@@ -187,23 +188,3 @@ export function removeWorkerLimits(table: LimitsTable, worker: number, rows: num
 /** A slot: the lap that it counts in above, the count below (see `admission/sliding-window.ts`). */
 export const COUNT_BITS = 27;
 export const COUNT_MASK = 2 ** COUNT_BITS - 1;
-
-/**
- * Looks at a count that is off, and the pause between them. What a living worker is in the middle of is over in
- * nanoseconds, but its thread may lose its core there, for tens of ms on a busy machine: what stays for all looks is the
- * dead one's.
- */
-const LOOKS = 32;
-const LOOK_PAUSE_MS = 4;
-const PAUSE = new Int32Array(new SharedArrayBuffer(4));
-
-function settleTo(counts: Int32Array, row: number, made: () => number): void {
-  let excess = Atomics.load(counts, row) - made();
-  for (let look = 0; excess !== 0 && look < LOOKS; look++) {
-    Atomics.wait(PAUSE, 0, 0, LOOK_PAUSE_MS);
-    const seen = Atomics.load(counts, row) - made();
-    if (seen !== excess) look = 0;
-    excess = seen;
-  }
-  if (excess !== 0) Atomics.sub(counts, row, excess);
-}

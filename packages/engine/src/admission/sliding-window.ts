@@ -48,8 +48,10 @@ export function takeFromWindow(window: WindowColumns, row: number, amount: numbe
 /** Adds what nobody was asked for: tokens beyond what a request had reserved. */
 export function addToWindow(window: WindowColumns, row: number, amount: number, tick: number): void {
   expireSlots(window, row, tick);
+  // the sum first, as everywhere: so what a thread is in the middle of is never missing in it
+  Atomics.add(window.sum, row, amount);
   const added = addToSlot(window, row, amount, tick);
-  Atomics.add(window.sum, row, added);
+  if (added < amount) Atomics.sub(window.sum, row, amount - added);
 }
 
 /** Gives back what was taken in a tick, as far as that is still counted. */

@@ -74,6 +74,8 @@ export function App() {
   // everybody's first page
   const shown = isTenant(who) && route.page === "overview" ? "account" : route.page;
   const title = titleIn(groups, shown);
+  /** Of a page that there is, and not for this key. */
+  const hiddenTitle = title === undefined ? titleIn(GROUPS, shown) : undefined;
   useEffect(() => {
     document.title = title === undefined ? "ZML" : `${title} · ZML`;
   }, [title]);
@@ -103,8 +105,8 @@ export function App() {
         <Banners following={following} />
         <main id="main" tabIndex={-1} key={login}>
           <SafePage of={`${shown}/${route.rest}`}>
-            {isTenant(who) && title === undefined && titleIn(GROUPS, shown) !== undefined ? (
-              <OperatorsPage title={titleIn(GROUPS, shown) ?? ""} who={who} />
+            {isTenant(who) && hiddenTitle !== undefined ? (
+              <OperatorsPage title={hiddenTitle} who={who} />
             ) : (
               <Page route={{ ...route, page: shown }} following={following} />
             )}

@@ -25,7 +25,7 @@ import {
 } from "./bounds.ts";
 import { CACHE_LOST_TOKENS } from "./prefix-table.ts";
 import { ENDPOINTS } from "./reasons.ts";
-import { settleCount } from "./settle-count.ts";
+import { addToCount, settleCount } from "./shared-count.ts";
 
 /** Float64 columns of a node, written by the control thread. */
 const NODE_NUMBERS = [
@@ -484,9 +484,7 @@ export function takeModelRow(table: FleetTable, model: number): void {
  * @returns the shared count before the addition.
  */
 export function addToCell(table: FleetTable, worker: number, cell: number, amount: number): number {
-  const own = worker * CELL_SLOTS + cell;
-  table.ownCells[own] = (table.ownCells[own] ?? 0) + amount;
-  return Atomics.add(table.cells, cell, amount);
+  return addToCount(table.cells, cell, table.ownCells, worker * CELL_SLOTS + cell, amount);
 }
 
 /**

@@ -12,7 +12,7 @@
 
 import { assert } from "./assert.ts";
 import { LIMIT_ROWS_MAX } from "./bounds.ts";
-import { settleCount } from "./settle-count.ts";
+import { settleCount } from "./shared-count.ts";
 
 /** Slots of a window: 121 are in it, the others keep a slot from being used again while somebody still looks at it. */
 export const WINDOW_SLOTS = 128;

@@ -12,6 +12,7 @@ import { POLICIES_MAX, QUEUES_MAX } from "../bounds.ts";
 import type { WaitingHead } from "../claims.ts";
 import type { Directory, Model, Policy } from "../directory.ts";
 import { addToCell, CELL, type FleetTable } from "../fleet-table.ts";
+import { addToCount } from "../shared-count.ts";
 
 /** Bounds of the queues of one process. */
 export interface QueueLimits {
@@ -120,9 +121,7 @@ function kibOf(bytes: number): number {
 }
 
 function countInQueue(table: FleetTable, worker: number, queue: number, amount: number): void {
-  const own = worker * QUEUES_MAX + queue;
-  table.queueOwnLength[own] = (table.queueOwnLength[own] ?? 0) + amount;
-  Atomics.add(table.queueLength, queue, amount);
+  addToCount(table.queueLength, queue, table.queueOwnLength, worker * QUEUES_MAX + queue, amount);
 }
 
 /** Draws the next ticket; lower is earlier, and 0 is never drawn. */

@@ -47,8 +47,7 @@ interface Choice {
 /**
  * Fills the choice of `decision`, which has candidates. Where predictions of the model have missed calibration they choose
  * no node: the least loaded one for its speed does, and predictions are made and checked until they are right again. A
- * hinted family is taken before anything is explored.
- * O(candidates), allocates nothing per node.
+ * hinted family is taken before anything is explored. O(candidates), allocates nothing per node.
  */
 export function choosePredicted(
   table: FleetTable,
@@ -66,20 +65,13 @@ export function choosePredicted(
   const isTrusted = (found[F.untrusted] as number) * 2 <= count;
   if (request.hintFamily >= 0) {
     // what is not to be trusted does not say that the family misses the targets
-    const hinted = isTrusted
-      ? bestOf(choice, request.hintFamily, false)
-      : leastLoaded(choice, (of) => of === request.hintFamily);
+    const hinted = isTrusted ? bestOf(choice, request.hintFamily, false) : leastLoaded(choice, request.hintFamily);
     if (hinted >= 0) {
       decision.hint = HINT_USES.indexOf("used");
       return take(choice, hinted, "hinted");
     }
   }
-  if (!isTrusted)
-    return take(
-      choice,
-      leastLoaded(choice, () => true),
-      "least_loaded",
-    );
+  if (!isTrusted) return take(choice, leastLoaded(choice, -1), "least_loaded");
   const explored = exploredOf(choice, draw);
   if (explored >= 0) return take(choice, explored, "exploring");
   const best = bestOf(choice, -1, costPriority === "latency");
@@ -231,10 +223,11 @@ function nextMissesOf({ request, decision, weigher, startShareOf }: Choice): Flo
 }
 
 /**
- * The candidate of some families with the least (requests + 1) × step: speed-weighted least request; in `latency` of the
- * first tier. -1: none.
+ * The candidate with the least (requests + 1) × step: speed-weighted least request; in `latency` of the first tier. -1: none.
+ *
+ * @param family one family, -1: all.
  */
-function leastLoaded({ table, request, decision }: Choice, isMeant: (family: number) => boolean): number {
+function leastLoaded({ table, request, decision }: Choice, family: number): number {
   const { index: indexes, count, rankedLast } = decision.candidates;
   const { rows, placements, families } = request.model;
   const { positionOfFamily, chainTiers, costPriority } = request.policy;
@@ -245,9 +238,9 @@ function leastLoaded({ table, request, decision }: Choice, isMeant: (family: num
   for (let candidate = 0; candidate < count; candidate++) {
     const index = indexes[candidate] as number;
     const row = rows[index] as number;
-    const family = families[index] as number;
-    if ((skipsOverloaded && isRankedLast(table, row)) || !isMeant(family)) continue;
-    const position = positionOfFamily[family] as number;
+    const of = families[index] as number;
+    if ((family >= 0 && of !== family) || (skipsOverloaded && isRankedLast(table, row))) continue;
+    const position = positionOfFamily[of] as number;
     const tier = costPriority === "latency" ? (chainTiers[position] as number) : 0;
     const ms = (depthOf(table, row) + 1) * (table.stepBaseMs[placements[index] as number] as number);
     if (tier > bestTier || (tier === bestTier && ms >= leastMs)) continue;

@@ -37,11 +37,12 @@ export function workedTokens(table: FleetTable, usage: AttemptUsage, isAnswered:
   return Math.max(0, Math.min(generated, usage.expectedTokens));
 }
 
-/**
- * USD of so many tokens on a node: price per hour × the share of an hour of the node that they take
- * (tokens ÷ tokens/s). NaN: the price is unknown.
- */
+/** USD of so many tokens on a node, by its capacity as it is now. NaN: the price is unknown. */
 export function spendUsd(table: FleetTable, row: number, placement: number, tokens: number): number {
-  const hours = tokens / (table.tokensPerSecond[placement] as number) / 3600;
-  return (table.priceUsdPerHour[row] as number) * hours;
+  return usdOf(table.priceUsdPerHour[row] as number, tokens, table.tokensPerSecond[placement] as number);
+}
+
+/** Price per hour × the share of an hour of the node that the tokens take (tokens ÷ tokens/s). */
+export function usdOf(usdPerHour: number, tokens: number, tokensPerSecond: number): number {
+  return usdPerHour * (tokens / tokensPerSecond / 3600);
 }

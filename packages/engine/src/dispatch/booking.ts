@@ -8,6 +8,7 @@
 import { assert } from "../assert.ts";
 import { BOOKING_TOKENS_MAX } from "../bounds.ts";
 import type { BookingCounts, FleetTable } from "../fleet-table.ts";
+import { addToCount } from "../shared-count.ts";
 import { type LoadMark, markLoad, meanDepth, meanKvTokens, noteChange, prefilledBetween } from "./load-integrals.ts";
 import { CLASS_COLUMNS, notePromise, noteTightest, targetClassOf } from "./residents.ts";
 
@@ -82,16 +83,12 @@ export interface BookingStart {
  * @returns the in-flight count before, which is the place that this booking got.
  */
 export function takePlace(table: FleetTable, worker: number, row: number): number {
-  const own = ownOf(table, worker).inFlight;
-  own[row] = (own[row] as number) + 1;
-  return Atomics.add(table.total.inFlight, row, 1);
+  return add(table, worker, "inFlight", row, 1);
 }
 
 /** Gives a place back before anything was sent. The caller announces the room. */
 export function undoPlace(table: FleetTable, worker: number, row: number): void {
-  const own = ownOf(table, worker).inFlight;
-  own[row] = (own[row] as number) - 1;
-  Atomics.sub(table.total.inFlight, row, 1);
+  add(table, worker, "inFlight", row, -1);
 }
 
 /**
@@ -273,8 +270,7 @@ function ownOf(table: FleetTable, worker: number): BookingCounts {
   return own;
 }
 
-function add(table: FleetTable, worker: number, column: keyof BookingCounts, row: number, amount: number): void {
-  const own = ownOf(table, worker)[column];
-  own[row] = (own[row] as number) + amount;
-  Atomics.add(table.total[column], row, amount);
+/** @returns the count before. */
+function add(table: FleetTable, worker: number, column: keyof BookingCounts, row: number, amount: number): number {
+  return addToCount(table.total[column], row, ownOf(table, worker)[column], row, amount);
 }

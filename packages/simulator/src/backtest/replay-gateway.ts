@@ -41,6 +41,7 @@ import {
   takeNodeRow,
   takePlacementRow,
   timingOf,
+  usdOf,
   writeCapabilities,
   writeDrain,
   writeLoad,
@@ -279,11 +280,11 @@ export class ReplayGateway {
     return { outcome, move, usd: Number.isNaN(usd) ? 0 : usd };
   }
 
-  /** As `spendUsd` of the engine, by the capacity that answers are charged by. */
+  /** By the capacity that answers are charged by. */
   #usdOf(row: number, placement: number, tokens: number): number {
     const charged = this.#charged[placement] as number;
     const tokensPerSecond = charged > 0 ? charged : (this.table.tokensPerSecond[placement] as number);
-    return ((this.table.priceUsdPerHour[row] as number) * tokens) / tokensPerSecond / 3600;
+    return usdOf(this.table.priceUsdPerHour[row] as number, tokens, tokensPerSecond);
   }
 
   /** A poll of a node. `reading` null: it refused. */

@@ -1,6 +1,6 @@
 /** A scenario: what `zml simulate -f` reads. The schema is the only home of the defaults. */
 
-import { type ConfigIssue, formatPath, nearestName } from "@zml/protocol";
+import { type ConfigIssue, formatPath, MAX_GPU_HOUR_USD, nearestName } from "@zml/protocol";
 import { z } from "zod";
 import { FLEETS, type FleetName } from "./fleet-plan.ts";
 import { POLICY_NAMES } from "./policies.ts";
@@ -83,7 +83,7 @@ const group = z.strictObject({
   family: z.string().min(1),
   hardware: z.string().min(1),
   count: z.number().int().min(1).max(10_000).default(1),
-  usd_per_hour: z.number().min(0).max(1e6),
+  usd_per_hour: z.number().min(0).max(MAX_GPU_HOUR_USD),
   network_ms: z.number().min(0).max(10_000).default(1),
 });
 

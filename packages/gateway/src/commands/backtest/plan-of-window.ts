@@ -1,7 +1,7 @@
 /** The plan of a replay, out of what was read of a window. */
 
 import type { PolicyData } from "@zml/engine";
-import type { ReplayPlan } from "@zml/simulator/backtest";
+import type { OutsideCall, ReplayPlan } from "@zml/simulator/backtest";
 import type { Backtesting, RecordedSpeed, RecordedWindow } from "./recorded-window.ts";
 
 /** Of every replay: the same records and draft give the same report. */
@@ -56,6 +56,7 @@ export function planOf(
       })),
     };
   });
+  const onRow = ({ node, ...call }: OutsideCall): OutsideCall => ({ ...call, node: rowOf.get(node) ?? -1 });
   const any = fleet.policyData.find((data) => data !== undefined) as PolicyData;
   const accounts = new Set(fleet.models.names.map(({ scope }) => scope));
   for (const { scope } of fleet.policies.names) accounts.add(scope);
@@ -93,10 +94,8 @@ export function planOf(
       timings,
       failover: fleet.failover,
       pollEveryMs: fleet.pollEveryMs,
-      earlier: window.isFromStart
-        ? []
-        : window.earlier.map(({ node, ...call }) => ({ ...call, node: rowOf.get(node) ?? -1 })),
-      later: window.later.map(({ node, ...call }) => ({ ...call, node: rowOf.get(node) ?? -1 })),
+      earlier: window.isFromStart ? [] : window.earlier.map(onRow),
+      later: window.later.map(onRow),
       warmUp: window.isFromStart ? 0 : Math.min(WARM_UP_MAX, Math.floor(traffic.count * WARM_UP_SHARE)),
       lessons: window.isFromStart ? [] : sim.lessonsOf(groups, 0),
       promptRatios: fleet.models.names.map((_, model) => window.promptRatios.get(model) ?? Number.NaN),

@@ -1,4 +1,26 @@
-/** Sets a count that threads share to what it is made of, after one of them died between the two. */
+/** Counts that threads share, each made of a share by thread. A thread may die between the two. */
+
+/**
+ * Adds to a count and to the share of it that only this thread writes. The count is ahead of the shares at any moment: what
+ * is added comes into it first, and what is taken out leaves it last.
+ *
+ * @returns the count before.
+ */
+export function addToCount(
+  counts: Int32Array,
+  cell: number,
+  shares: Int32Array,
+  index: number,
+  amount: number,
+): number {
+  if (amount < 0) {
+    shares[index] = (shares[index] as number) + amount;
+    return Atomics.add(counts, cell, amount);
+  }
+  const before = Atomics.add(counts, cell, amount);
+  shares[index] = (shares[index] as number) + amount;
+  return before;
+}
 
 /**
  * Looks at a count that is off, and the pause between them, ms. What a living worker is in the middle of is over in
@@ -17,8 +39,8 @@ const READINGS = 3;
 const READINGS_MAX = 1_000;
 
 /**
- * Takes out of `counts[cell]` what it has more than its parts, `made()`. Who changes both has to keep the count ahead: added
- * before, and taken out behind. Then a count that agrees with its parts is right, whatever threads are in the middle of.
+ * Takes out of `counts[cell]` what a thread that died left there beyond its parts, `made()`. Who changes both keeps the count
+ * ahead, as `addToCount` does: so one that agrees with its parts is right, whatever threads are in the middle of.
  */
 export function settleCount(counts: Int32Array, cell: number, made: () => number): void {
   let excess = Number.NaN;

@@ -25,8 +25,8 @@ import { startScript } from "./processes.ts";
 import { type Figure, isJsonAsked, median, quantile, report } from "./report.ts";
 
 const CASES = [
-  { name: "chat_1kb", kind: "plain", connections: 64, total: 2_000, isStream: false },
-  { name: "stream_64_fast", kind: "fast", connections: 32, total: 200, isStream: true },
+  { name: "chat_1kb", kind: "plain", connections: 64, total: 6_000, isStream: false },
+  { name: "stream_64_fast", kind: "fast", connections: 32, total: 500, isStream: true },
   { name: "stream_64_paced_20ms", kind: "paced", connections: 100, total: 100, isStream: true },
 ] as const;
 
@@ -35,8 +35,9 @@ const LOAD_CORE = 1;
 
 const ONE_ANSWER = { perSecond: 1_000, total: 1, connections: 1, deadlineMs: 2_000 };
 
-/** Requests that each has answered before it is measured: what compiles as it runs is compiled by then. */
-const WARMING = 4_000;
+/** What each has answered before it is measured: what compiles as it runs is compiled by then. */
+const WARMING = 20_000;
+const WARMING_STREAMS = 1_000;
 
 const args = process.argv.slice(2);
 const json = isJsonAsked(args);
@@ -110,13 +111,12 @@ async function startProxy(proxy: Peer & { port: number }): Promise<void> {
 /** CPU per answer, in turn; the first round warms up and does not count. */
 async function costs(): Promise<void> {
   for (const { proxy } of running) {
-    const { seconds } = await runLoad({
-      port: proxy.port,
-      connections: 64,
-      total: WARMING,
-      request: requestOf(proxy, "plain"),
-    });
-    say(`${proxy.name} warmed by ${WARMING} requests in ${seconds.toFixed(1)} s`);
+    const { port } = proxy;
+    const plain = await runLoad({ port, connections: 64, total: WARMING, request: requestOf(proxy, "plain") });
+    say(`${proxy.name} warmed by ${WARMING} requests in ${plain.seconds.toFixed(1)} s`);
+    if (proxy.hasNoStreams === true) continue;
+    const fast = await runLoad({ port, connections: 32, total: WARMING_STREAMS, request: requestOf(proxy, "fast") });
+    say(`${proxy.name} warmed by ${WARMING_STREAMS} streams in ${fast.seconds.toFixed(1)} s`);
   }
   for (const shape of CASES) {
     const us = new Map<string, number[]>();

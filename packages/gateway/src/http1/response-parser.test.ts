@@ -175,6 +175,45 @@ test("any split of an answer reads as the whole of it", () => {
   );
 });
 
+test("a head reads the same from its bytes as from its text, malformed ones included", () => {
+  const lines = fc.constantFrom(
+    ...[
+      "Server: a",
+      "server:b",
+      "date: Tue, 01 Dec 2026 00:00:00 GMT",
+      "x-id: 1",
+      "x-id:\t2 ",
+      "vary: \u00a0é",
+      "a : b",
+    ],
+    ...[
+      "connection: close",
+      "keep-alive: timeout=5",
+      "content-length: 0",
+      "content-length: 4",
+      "transfer-encoding: chunked",
+    ],
+    ...["a: b\nc: d", "a: b\rc: d", " folded", "nothing", "x: \0", `x: ${"y".repeat(300)}`, "\n", ""],
+  );
+  const starts = fc.constantFrom(
+    "HTTP/1.1 200 OK",
+    "HTTP/1.0 503 ",
+    "HTTP/1.1 200",
+    "HTTP/1.1 100 Go on",
+    "HTTP/1.1 2 OK",
+    "",
+  );
+  fc.assert(
+    fc.property(starts, fc.array(lines, { maxLength: 6 }), (start, fields) => {
+      const bytes = `${[start, ...fields].join("\r\n")}\r\n\r\n`;
+      const [whole, split] = [read([bytes], { headBytesMax: 400 }), read([...bytes], { headBytesMax: 400 })];
+      // of a head that is both malformed and too large either may be told
+      assert.deepEqual({ ...whole, error: whole.error === null }, { ...split, error: split.error === null });
+    }),
+    { numRuns: 2000 },
+  );
+});
+
 test("no bytes make the parser throw anything else, or read past a head bound", () => {
   fc.assert(
     fc.property(fc.array(fc.string({ unit: "binary-ascii", maxLength: 60 }), { maxLength: 8 }), (pieces) => {

@@ -117,6 +117,10 @@ export class ResponseParser {
   }
 
   #readHead(block: Buffer, from: number, length: number): number {
+    if (this.#text === "") {
+      const end = this.#readWholeHead(block, from, length);
+      if (end > 0) return end;
+    }
     // the end mark may be split over two reads: three characters of the text before are searched again
     const known = this.#text.length;
     this.#text += block.toString("latin1", from, Math.min(length, from + this.#headBytesMax + 4));
@@ -128,21 +132,51 @@ export class ResponseParser {
     if (end > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
     const head = this.#text.slice(0, end);
     this.#text = "";
-    this.#takeHead(head);
+    this.#takeHeadText(head);
     return from + end + 4 - known;
   }
 
-  #takeHead(head: string): void {
+  /**
+   * A head that one read brought whole, which nearly every one is: line by line off its bytes, so that of lines that
+   * servers repeat no text is made. 0: it is not whole, too large or malformed, and is read as text.
+   */
+  #readWholeHead(block: Buffer, from: number, length: number): number {
+    const headers: Record<string, string> = new Fields();
+    let start: StatusLine | null = null;
+    for (let at = from; at < length; ) {
+      const lineAt = at;
+      let hash = 0;
+      for (; at < length && block[at] !== CR; at++) hash = (Math.imul(hash, 31) + (block[at] as number)) | 0;
+      if (at + 1 >= length || block[at + 1] !== LF || at - from > this.#headBytesMax) return 0;
+      if (start === null) {
+        start = statusLines.read(block, lineAt, at, hash);
+        if (start === null) return 0;
+      } else if (at > lineAt) {
+        const field = fieldLines.read(block, lineAt, at, hash);
+        if (field === null) return 0;
+        addField(headers, field);
+      } else {
+        this.#takeHead(start, headers);
+        return at + 2;
+      }
+      at += 2;
+    }
+    return 0;
+  }
+
+  #takeHeadText(head: string): void {
     const lineEnd = head.indexOf("\r\n");
-    const statusLine = STATUS_LINE.exec(lineEnd < 0 ? head : head.slice(0, lineEnd));
+    const statusLine = statusLineOf(lineEnd < 0 ? head : head.slice(0, lineEnd));
     if (statusLine === null) throw new BadResponseError("no HTTP/1.1 status line");
-    const status = Number(statusLine[2]);
-    const headers = lineEnd < 0 ? fieldsOf("") : fieldsOf(head.slice(lineEnd + 2));
+    this.#takeHead(statusLine, lineEnd < 0 ? fieldsOf("") : fieldsOf(head.slice(lineEnd + 2)));
+  }
+
+  #takeHead({ status, isHttp11 }: StatusLine, headers: Record<string, string>): void {
     if (status < 200) {
       if (status === 101) throw new BadResponseError("a switch of protocols that nobody asked for");
       return;
     }
-    this.#frame(status, statusLine[1] === "1", headers);
+    this.#frame(status, isHttp11, headers);
     this.#handler.onHead(status, headers);
     if (this.#state === "length" && this.#remaining === 0) this.#state = "done";
   }
@@ -257,9 +291,9 @@ function fieldsOf(section: string): Record<string, string> {
   for (let at = 0; at < section.length; ) {
     const newline = section.indexOf("\r\n", at);
     const end = newline < 0 ? section.length : newline;
-    const { name, value } = fieldOf(section.slice(at, end));
-    const first = headers[name];
-    headers[name] = first === undefined ? value : `${first}, ${value}`;
+    const field = fieldOf(section.slice(at, end));
+    if (field === null) throw new BadResponseError("a header field is malformed");
+    addField(headers, field);
     at = end + 2;
     if (at === section.length) throw new BadResponseError("a header field is malformed");
   }
@@ -271,37 +305,78 @@ interface Field {
   readonly value: string;
 }
 
-/** Fields that a server writes alike into nearly all of its answers: such a line is taken apart once. */
+interface StatusLine {
+  readonly status: number;
+  readonly isHttp11: boolean;
+}
+
+function addField(headers: Record<string, string>, { name, value }: Field): void {
+  const first = headers[name];
+  headers[name] = first === undefined ? value : `${first}, ${value}`;
+}
+
+/** Takes a line of a head apart. Null: it is no header field. */
+function fieldOf(line: string): Field | null {
+  if (!FIELD.test(line)) return null;
+  const colon = line.indexOf(":");
+  return { name: line.slice(0, colon).toLowerCase(), value: line.slice(colon + 1).trim() };
+}
+
+/** Takes the first line of a head apart. Null: it is no status line. */
+function statusLineOf(line: string): StatusLine | null {
+  const match = STATUS_LINE.exec(line);
+  return match === null ? null : { status: Number(match[2]), isHttp11: match[1] === "1" };
+}
+
+/** Lines that are remembered of all nodes, by the low bits of their hash, and the longest of them, bytes. */
+const LINES_MAX = 256;
+const LINE_BYTES_MAX = 128;
+
+/** Lines that servers write alike into nearly all of their answers: each is taken apart once. */
+class RepeatedLines<Meaning> {
+  readonly #known: ({ readonly bytes: Uint8Array; readonly meaning: Meaning } | null)[] = new Array(LINES_MAX).fill(
+    null,
+  );
+  readonly #read: (line: string) => Meaning | null;
+  readonly #isRepeated: (meaning: Meaning) => boolean;
+
+  /** @param read takes a line apart; null: it is malformed. @param isRepeated whether it is worth remembering. */
+  constructor(read: (line: string) => Meaning | null, isRepeated: (meaning: Meaning) => boolean) {
+    this.#read = read;
+    this.#isRepeated = isRepeated;
+  }
+
+  /** What the line `block[from, end)` says. @param hash of its bytes. */
+  read(block: Buffer, from: number, end: number, hash: number): Meaning | null {
+    const place = hash & (LINES_MAX - 1);
+    const known = this.#known[place] ?? null;
+    if (known !== null && isSame(known.bytes, block, from, end)) return known.meaning;
+    const meaning = this.#read(block.toString("latin1", from, end));
+    if (meaning !== null && end - from <= LINE_BYTES_MAX && this.#isRepeated(meaning)) {
+      this.#known[place] = { bytes: Uint8Array.from(block.subarray(from, end)), meaning };
+    }
+    return meaning;
+  }
+}
+
 const REPEATED = new Set([
   "content-type",
   "server",
   "connection",
+  "keep-alive",
   "transfer-encoding",
   "cache-control",
   "date",
   "vary",
 ]);
 
-/** Lines that are remembered, and the longest of them, in characters. */
-const LINES_MAX = 256;
-const LINE_LENGTH_MAX = 128;
+const statusLines = new RepeatedLines(statusLineOf, () => true);
+const fieldLines = new RepeatedLines(fieldOf, ({ name }) => REPEATED.has(name));
 
-const knownLines = new Map<string, Field>();
-
-/** Takes a line of a head apart. @throws BadResponseError when it is no header field. */
-function fieldOf(line: string): Field {
-  const known = knownLines.get(line);
-  if (known !== undefined) return known;
-  if (!FIELD.test(line)) throw new BadResponseError("a header field is malformed");
-  const colon = line.indexOf(":");
-  const field = { name: line.slice(0, colon).toLowerCase(), value: line.slice(colon + 1).trim() };
-  if (line.length > LINE_LENGTH_MAX || !REPEATED.has(field.name)) return field;
-  if (knownLines.size === LINES_MAX) knownLines.clear();
-  // copied: a part of a text keeps all of it
-  const own = Buffer.from(line, "latin1").toString("latin1");
-  const kept = { name: own.slice(0, colon).toLowerCase(), value: own.slice(colon + 1).trim() };
-  knownLines.set(own, kept);
-  return kept;
+function isSame(bytes: Uint8Array, block: Buffer, from: number, end: number): boolean {
+  if (bytes.length !== end - from) return false;
+  for (let index = 0; index < bytes.length; index++) if (bytes[index] !== block[from + index]) return false;
+  return true;
 }
 
 /**

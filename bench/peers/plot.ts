@@ -1,4 +1,4 @@
-/** Draws CPU per answer of each gateway, on a logarithmic axis, since they lie two orders of magnitude apart. */
+/** Draws CPU per answer of each gateway: bars from zero, each panel to a scale of its own. */
 
 import type { Figure } from "../report.ts";
 
@@ -9,6 +9,8 @@ const PANELS = [
 ];
 const WIDTH = 760;
 const LABEL_WIDTH = 130;
+/** Room for the figure behind the longest bar. */
+const FIGURE_WIDTH = 60;
 const BAR_HEIGHT = 16;
 const GAP = 6;
 const TITLE_HEIGHT = 34;
@@ -20,20 +22,20 @@ export function plotOf(figures: readonly Figure[]): string {
     const [, panel = "", proxy = ""] = FIGURE.exec(name) ?? [];
     return proxy === "" || proxy === "zml_2_workers" ? [] : [{ panel, proxy, value }];
   });
-  const least = Math.log10(Math.min(...bars.map(({ value }) => value)) / 2);
-  const most = Math.log10(Math.max(...bars.map(({ value }) => value)) * 1.5);
   const lines: string[] = [];
   let y = 10;
   for (const { name, title } of PANELS) {
     lines.push(`<text x="10" y="${y + 18}" font-weight="bold">CPU per answer, µs: ${title}</text>`);
     y += TITLE_HEIGHT;
-    for (const { proxy, value } of bars.filter(({ panel }) => panel === name).sort((a, b) => a.value - b.value)) {
-      const width = ((Math.log10(value) - least) / (most - least)) * (WIDTH - LABEL_WIDTH - 80);
+    const own = bars.filter(({ panel }) => panel === name).sort((a, b) => a.value - b.value);
+    const most = own.at(-1)?.value ?? 1;
+    for (const { proxy, value } of own) {
+      const width = (value / most) * (WIDTH - LABEL_WIDTH - FIGURE_WIDTH);
       const fill = proxy === "zml" ? "#d9480f" : proxy === "bare" ? "#5c7cfa" : "#adb5bd";
       lines.push(
         `<text x="${LABEL_WIDTH - 8}" y="${y + 13}" text-anchor="end">${proxy}</text>`,
         `<rect x="${LABEL_WIDTH}" y="${y}" width="${width.toFixed(1)}" height="${BAR_HEIGHT}" fill="${fill}"/>`,
-        `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 13}">${value.toPrecision(3)}</text>`,
+        `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 13}">${toldOf(value)}</text>`,
       );
       y += BAR_HEIGHT + GAP;
     }
@@ -44,4 +46,8 @@ export function plotOf(figures: readonly Figure[]): string {
 ${lines.join("\n")}
 </svg>
 `;
+}
+
+function toldOf(value: number): string {
+  return value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
 }

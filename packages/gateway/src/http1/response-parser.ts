@@ -126,7 +126,8 @@ export class ResponseParser {
     this.#text += block.toString("latin1", from, Math.min(length, from + this.#headBytesMax + 4));
     const end = this.#text.indexOf("\r\n\r\n", Math.max(0, known - 3));
     if (end < 0) {
-      if (this.#text.length > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");
+      // all of its end mark but the last byte may be here
+      if (this.#text.length > this.#headBytesMax + 3) throw new HeadTooLargeError("the head is too large");
       return length;
     }
     if (end > this.#headBytesMax) throw new HeadTooLargeError("the head is too large");

@@ -96,3 +96,8 @@ function tableOf(bench: string, figures: readonly JudgedFigure[]): string {
   });
   return [`${bench} on ${cpu}, ${cores} cores, Node ${node}`, ...lines, ""].join("\n");
 }
+
+/** A figure as pages tell it: three digits; a dash: not measured. */
+export function told(value: number | undefined): string {
+  return value === undefined ? "–" : value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
+}

@@ -1,6 +1,6 @@
 /** Draws CPU per answer of each gateway: bars from zero, each panel to a scale of its own. */
 
-import type { Figure } from "../report.ts";
+import { type Figure, told } from "../report.ts";
 
 const PANELS = [
   { name: "chat_1kb", title: "1 KB chat request" },
@@ -35,7 +35,7 @@ export function plotOf(figures: readonly Figure[]): string {
       lines.push(
         `<text x="${LABEL_WIDTH - 8}" y="${y + 13}" text-anchor="end">${proxy}</text>`,
         `<rect x="${LABEL_WIDTH}" y="${y}" width="${width.toFixed(1)}" height="${BAR_HEIGHT}" fill="${fill}"/>`,
-        `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 13}">${toldOf(value)}</text>`,
+        `<text x="${(LABEL_WIDTH + width + 6).toFixed(1)}" y="${y + 13}">${told(value)}</text>`,
       );
       y += BAR_HEIGHT + GAP;
     }
@@ -46,8 +46,4 @@ export function plotOf(figures: readonly Figure[]): string {
 ${lines.join("\n")}
 </svg>
 `;
-}
-
-function toldOf(value: number): string {
-  return value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
 }

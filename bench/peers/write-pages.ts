@@ -1,7 +1,7 @@
 /** Puts the results of a run into the docs: tables and plot of overhead.md, and the column `measured` of benchmarks.md. */
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { type Figure, judge, machineOf } from "../report.ts";
+import { type Figure, judge, machineOf, told } from "../report.ts";
 import { plotOf } from "./plot.ts";
 
 const DOCS = new URL("../../docs/", import.meta.url);
@@ -89,8 +89,4 @@ function withMeasured(page: string, figures: readonly Figure[]): string {
       ? row
       : `| \`${name}\` | ${goal} | ${told(figure.value)}${figure.met === false ? ": missed" : ""} |`;
   });
-}
-
-function told(value: number | undefined): string {
-  return value === undefined ? "–" : value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
 }

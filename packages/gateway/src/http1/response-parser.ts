@@ -354,7 +354,7 @@ class RepeatedLines<Meaning> {
     if (known !== null && isSame(known.bytes, block, from, end)) return known.meaning;
     const meaning = this.#read(block.toString("latin1", from, end));
     if (meaning !== null && end - from <= LINE_BYTES_MAX && this.#isRepeated(meaning)) {
-      this.#known[place] = { bytes: Uint8Array.from(block.subarray(from, end)), meaning };
+      this.#known[place] = { bytes: new Uint8Array(block.subarray(from, end)), meaning };
     }
     return meaning;
   }
